@@ -25,19 +25,18 @@ def make_indexes() -> dict[Path, dict[str, Any]]:
     """Import all modules of layers; return both indexes, by their files."""
     modules: dict[str, str] = {}  # that register types
     variant_modules: dict[str, list[str]] = {}  # that add variants to types
-    register, register_variants = registry.register, registry.register_variants
+    add_type, register_variants = registry.add_type, registry.register_variants
 
-    def record_type(layer_type: Any) -> Any:
+    def record_type(layer_type: Any, module: str) -> None:
         for name in (layer_type.name, *layer_type.signature.aliases):
             modules[name] = find_calling_module()
-        return register(layer_type)
+        add_type(layer_type, module)
 
     def record_variants(name: str, *arguments: Any) -> Any:
         variant_modules.setdefault(name, []).append(find_calling_module())
         return register_variants(name, *arguments)
 
-    for place in (registry, layers):
-        place.register = record_type  # type: ignore[attr-defined]
+    registry.add_type = record_type
     registry.register_variants = record_variants
     # the old indexes may name modules that have been renamed
     registry._read_index = dict  # type: ignore[assignment]

@@ -35,7 +35,6 @@ from .core.layers import SAME_AS_BOTTOMS as SAME_AS_BOTTOMS
 from .core.layers import CallerInput as CallerInput
 from .core.layers import ChannelAffine as ChannelAffine
 from .core.layers import Context as Context
-from .core.layers import Fusion as Fusion
 from .core.layers import Gradient as Gradient
 from .core.layers import HostFunction as HostFunction
 from .core.layers import Indices as Indices

@@ -3,9 +3,9 @@
 Core knows none of this: it finds the forms that are registered here in `core.ops.implementations`.
 """
 
-from ..core.ops.implementations import register
+from ..core.ops.implementations import register_forms
 
-register(
+register_forms(
     "cpu",
     {
         "convolution": f"{__name__}.kernels.convolution_cpu:correlate",
@@ -33,4 +33,4 @@ register(
         "tune_process": f"{__name__}.process_settings:tune_process",
     },
 )
-register("host", {"non_max_suppression": f"{__name__}.kernels.onednn_program:non_max_suppression"})
+register_forms("host", {"non_max_suppression": f"{__name__}.kernels.onednn_program:non_max_suppression"})

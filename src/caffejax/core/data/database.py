@@ -14,8 +14,7 @@ from ...base.errors import DataError, Problem, check_all, raise_if_any
 from ...base.paths import suggest_sibling
 from ..layers.context import LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, TopSpecs
-from ..layers.registry import define_layer
-from ..layers.types import Signature
+from ..layers.declaration import register
 from ..schema import caffe_pb2
 from .atomic_folder import PutFn
 from .data_identity import checksum_bytes
@@ -222,4 +221,4 @@ class DatabaseLayer(DataLayer):
         return ImageBatches(self.definition, dataset, self.layer_param.data_param.batch_size, self.rng, tops)
 
 
-DATA = define_layer(Signature("Data", bottoms=0, tops=(1, 2), param="data_param"), DatabaseLayer.implementation())
+DATA = register("Data", DatabaseLayer.implementation(), bottoms=0, tops=(1, 2), param="data_param")

@@ -20,10 +20,10 @@ from ...base.human_readable import format_shape
 from ...base.untrusted_hdf5 import HDF5_ERRORS, RefusedError, SizeLimit, find_item, open_hdf5_file
 from ..layers.context import Context, LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, TopSpecs
+from ..layers.declaration import register
 from ..layers.helpers import no_gradient
 from ..layers.position_values import decode_count
-from ..layers.registry import define_layer
-from ..layers.types import Gradient, HostFunction, LayerTraits, LayerType, OutputFiles, PerLayer, Signature
+from ..layers.types import HostFunction, LayerType, OutputFiles
 from ..schema.caffe_pb2 import HDF5OutputParameter
 from .data_identity import checksum_arrays
 from .data_layer import DataLayer, float32_top
@@ -263,12 +263,22 @@ class Hdf5DataLayer(DataLayer):
         )
 
 
-define_layer(Signature("HDF5Data", bottoms=0, tops=(1, None), param="hdf5_data_param"), Hdf5DataLayer.implementation())
+register("HDF5Data", Hdf5DataLayer.implementation(), bottoms=0, tops=(1, None), param="hdf5_data_param")
 
 
 _OUTPUT_NAMES = ("data", "label")
 
 
+@register(
+    "HDF5Output",
+    bottoms=2,
+    tops=0,
+    param="hdf5_output_param",
+    per_layer=True,
+    on_host=True,
+    backward=no_gradient,
+    accepts_integers=True,
+)
 def make_hdf5_output(p: HDF5OutputParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Write the layer's two bottoms to the data sets `data` and `label` of an HDF5 file.
 
@@ -291,14 +301,6 @@ def _output_top_shapes(data: Any, label: Any) -> list[Shape]:
         f"{format_shape(label.shape) or 'a number'}",
     )
     return []
-
-
-define_layer(
-    Signature("HDF5Output", bottoms=2, tops=0, param="hdf5_output_param"),
-    PerLayer(make_hdf5_output, on_host=True),
-    Gradient(no_gradient),
-    LayerTraits(accepts_integers=True),
-)
 
 
 class _OutputFile:

@@ -11,8 +11,7 @@ import numpy as np
 from ...base.errors import DataError, check_all, raise_if_any
 from ..layers.context import LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, TopSpecs
-from ..layers.registry import define_layer
-from ..layers.types import Signature
+from ..layers.declaration import register
 from .data_layer import DataLayer, refuse_unsupported
 from .image_batches import ImageBatches, ImageDataset, Label
 from .image_decoding import read_image, resize
@@ -157,6 +156,4 @@ class ImageDataLayer(DataLayer):
         return ImageBatches(self.definition, dataset, self.layer_param.image_data_param.batch_size, self.rng, tops)
 
 
-IMAGE_DATA = define_layer(
-    Signature("ImageData", bottoms=0, tops=2, param="image_data_param"), ImageDataLayer.implementation()
-)
+IMAGE_DATA = register("ImageData", ImageDataLayer.implementation(), bottoms=0, tops=2, param="image_data_param")

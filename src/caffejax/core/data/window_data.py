@@ -25,8 +25,7 @@ from ...base.errors import DataError, Problem, check_all, locate_errors, raise_i
 from ...base.human_readable import format_shape
 from ..layers.context import LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, TopSpecs
-from ..layers.registry import define_layer
-from ..layers.types import Signature
+from ..layers.declaration import register
 from .data_layer import DataLayer, float32_top, refuse_unsupported
 from .image_decoding import decode_file, read_file
 from .image_list import ImageList, find_files, get_search_folders, truncate_problems
@@ -425,4 +424,4 @@ class WindowDataLayer(DataLayer):
         return WindowBatches(self.definition, tops)
 
 
-define_layer(Signature("WindowData", bottoms=0, tops=2, param="window_data_param"), WindowDataLayer.implementation())
+register("WindowData", WindowDataLayer.implementation(), bottoms=0, tops=2, param="window_data_param")

@@ -105,7 +105,7 @@ def _is_score(layer: Layer, param_dependent: Collection[str]) -> bool:
         layer.type.signature.loss
         or is_weighted_loss
         or reads_only_labels
-        or bool(indices and not layer.type.gradient.exists)
+        or bool(indices and not layer.type.gradient.differentiable)
     )
 
 

@@ -2,14 +2,14 @@
 
 from .context import Context, LayerDefinition, ParamSpec, Phase
 from .data_source import Position, Source, SourceSpec
+from .declaration import Declaration, declare, register
 from .layer_kinds import LayerContext
-from .registry import layer_type, layer_types, register, register_temporarily, type_of
+from .registry import layer_type, layer_types, register_temporarily, type_of
 from .row_padding import PaddedRows
 from .types import (
     SAME_AS_BOTTOMS,
     CallerInput,
     ChannelAffine,
-    Fusion,
     Gradient,
     HostFunction,
     Indices,
@@ -29,7 +29,7 @@ __all__ = [
     "CallerInput",
     "ChannelAffine",
     "Context",
-    "Fusion",
+    "Declaration",
     "Gradient",
     "HostFunction",
     "Indices",
@@ -50,6 +50,7 @@ __all__ = [
     "TopFiller",
     "Traced",
     "Variants",
+    "declare",
     "layer_type",
     "layer_types",
     "register",

@@ -9,6 +9,7 @@ from ...base.errors import require
 from ..schema.caffe_pb2 import AccuracyParameter
 from . import cross_replica
 from .context import Context
+from .declaration import register
 from .helpers import canonical_axis, is_after_first_axis
 from .loss_helpers import (
     ignored_label_of_metric,
@@ -17,10 +18,18 @@ from .loss_helpers import (
     num_classes_along_axis,
     valid_label_mask,
 )
-from .registry import define_layer
-from .types import Gradient, Indices, LayerTraits, Signature, Traced
+from .types import Indices
 
 
+@register(
+    "Accuracy",
+    bottoms=2,
+    tops=(1, 2),
+    param="accuracy_param",
+    differentiable=False,
+    indices=Indices((1,), num_classes_along_axis, ignored_label_of_metric, counts_ignored=True),
+    counts_rows=is_after_first_axis,
+)
 def accuracy(p: AccuracyParameter, scores: jax.Array, labels: jax.Array, *, ctx: Context) -> object:
     """Return the fraction of labels whose score is among the `top_k` largest, as a scalar.
 
@@ -47,14 +56,6 @@ def accuracy(p: AccuracyParameter, scores: jax.Array, labels: jax.Array, *, ctx:
         return overall
     one_hot = (class_ids[:, None] == jnp.arange(num_classes)) & is_in_range[:, None]
     return overall, _fraction(ctx, is_correct[:, None] * one_hot, one_hot)
-
-
-ACCURACY = define_layer(
-    Signature("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param"),
-    Traced(accuracy),
-    Gradient(exists=False, indices=Indices((1,), num_classes_along_axis, ignored_label_of_metric, counts_ignored=True)),
-    LayerTraits(counts_rows=is_after_first_axis),
-)
 
 
 def _fraction(ctx: Context, numerator: jax.Array, denominator: jax.Array) -> jax.Array:

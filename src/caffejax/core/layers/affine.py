@@ -16,22 +16,12 @@ from ...base.errors import require
 from ..ops.channel_affine import channel_affine
 from ..schema.caffe_pb2 import BiasParameter, FillerParameter, ScaleParameter
 from .context import Context, ParamSpec, Shape
+from .declaration import register
 from .dtype_policy import promote
 from .helpers import array_namespace, canonical_axis, is_after_first_axis
-from .registry import define_layer
-from .types import ChannelAffine, Gradient, LayerTraits, Signature, Traced
+from .types import ChannelAffine
 
 Arrays = tuple[jax.Array, ...]
-
-
-def bias(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> jax.Array:
-    """Add a bias to x. The bias is broadcast: its axes correspond to the axes of x that begin at `axis`.
-
-    The bias is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes of x. If num_axes is -1, the
-    blob spans all axes from `axis` on; if num_axes is 0, the blob is a single number. The top has the shape of x.
-    """
-    x, addend = *bottoms, *blobs
-    return _apply_steps(ctx, x, [(operator.add, addend)])
 
 
 def spans_channels(p: Any, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
@@ -43,39 +33,64 @@ def bias_factor_and_bias(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     return array_namespace(blobs[0]).ones_like(blobs[0]), blobs[0]
 
 
+@register(
+    "Bias",
+    bottoms=(1, 2),
+    param="bias_param",
+    dtype_policy="bottoms",
+    spatial_map="same",
+    channel_affine=ChannelAffine(spans_channels, bias_factor_and_bias),
+)
+def bias(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> jax.Array:
+    """Add a bias to x. The bias is broadcast: its axes correspond to the axes of x that begin at `axis`.
+
+    The bias is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes of x. If num_axes is -1, the
+    blob spans all axes from `axis` on; if num_axes is 0, the blob is a single number. The top has the shape of x.
+    """
+    x, addend = *bottoms, *blobs
+    return _apply_steps(ctx, x, [(operator.add, addend)])
+
+
+@bias.params
 def bias_params(p: BiasParameter, *bottoms: Any) -> list[ParamSpec]:
     if len(bottoms) == 2:
         return []
     return [ParamSpec(_spanned_shape(p, bottoms[0].shape), p.filler, name="bias")]
 
 
+@bias.top_shapes
 def affine_top_shapes(*bottoms: Any) -> list[Shape] | None:
     return [bottoms[0].shape] if len(bottoms) == 1 else None
 
 
+@bias.backward
 def bias_backward(p: BiasParameter, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     x, addend = *bottoms, *blobs
     d_addend = _sum_to_blob(dy, addend, x, p.axis)
     return ((d_addend,), dy) if blobs else ((), dy, d_addend)
 
 
+@bias.row_wise
 def _is_blob_after_first_axis(p: Any, *, ctx: Context) -> bool:
     return len(ctx.layer.bottom) == 1 and is_after_first_axis(p)
 
 
-define_layer(
-    Signature("Bias", bottoms=(1, 2), param="bias_param"),
-    Traced(bias, params=bias_params, top_shapes=affine_top_shapes),
-    Gradient(bias_backward),
-    LayerTraits(
-        row_wise=_is_blob_after_first_axis,
-        dtype_policy="bottoms",
-        spatial_map="same",
-        channel_affine=ChannelAffine(spans_channels, bias_factor_and_bias),
-    ),
+def scale_factor_and_bias(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    factor, *biases = blobs
+    return factor, biases[0] if biases else array_namespace(factor).zeros_like(factor)
+
+
+@register(
+    "Scale",
+    bottoms=(1, 2),
+    param="scale_param",
+    top_shapes=affine_top_shapes,
+    row_wise=_is_blob_after_first_axis,
+    dtype_policy="bottoms",
+    spatial_map="same",
+    channel_affine=ChannelAffine(spans_channels, scale_factor_and_bias),
+    blob_names=("weight", "bias"),
 )
-
-
 def scale(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> jax.Array:
     """Multiply x by a factor. The factor is broadcast: its axes correspond to the axes of x that begin at `axis`.
 
@@ -87,11 +102,7 @@ def scale(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> jax.Array:
     return _apply_steps(ctx, x, [(operator.mul, factor), *((operator.add, b) for b in biases)])
 
 
-def scale_factor_and_bias(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    factor, *biases = blobs
-    return factor, biases[0] if biases else array_namespace(factor).zeros_like(factor)
-
-
+@scale.params
 def scale_params(p: ScaleParameter, *bottoms: Any) -> list[ParamSpec]:
     shape = bottoms[1].shape if len(bottoms) == 2 else _spanned_shape(p, bottoms[0].shape)
     filler = p.filler if p.HasField("filler") else FillerParameter(type="constant", value=1)
@@ -99,6 +110,7 @@ def scale_params(p: ScaleParameter, *bottoms: Any) -> list[ParamSpec]:
     return [*factor, ParamSpec(shape, p.bias_filler, name="bias")] if p.bias_term else factor
 
 
+@scale.backward
 def scale_backward(
     p: ScaleParameter, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
@@ -108,20 +120,6 @@ def scale_backward(
     d_factor = _sum_to_blob(promote(dy) * x, factor, x, axis)
     d_biases = tuple(_sum_to_blob(dy, b, x, axis) for b in biases)
     return ((d_factor, *d_biases), dx) if len(bottoms) == 1 else (d_biases, dx, d_factor)
-
-
-SCALE = define_layer(
-    Signature("Scale", bottoms=(1, 2), param="scale_param"),
-    Traced(scale, params=scale_params, top_shapes=affine_top_shapes),
-    Gradient(scale_backward),
-    LayerTraits(
-        row_wise=_is_blob_after_first_axis,
-        dtype_policy="bottoms",
-        spatial_map="same",
-        channel_affine=ChannelAffine(spans_channels, scale_factor_and_bias),
-        blob_names=("weight", "bias"),
-    ),
-)
 
 
 def _spanned_shape(p: Any, shape: Shape) -> Shape:

@@ -19,10 +19,10 @@ from ..ops.normalization_op import normalize_channels
 from ..schema.caffe_pb2 import BatchNormParameter, MVNParameter
 from . import cross_replica
 from .context import Context, Epilogue, ParamSpec, Shape
+from .declaration import register
 from .dtype_policy import promote
 from .helpers import array_namespace, as_nchw, global_window, rsqrt, stop_gradient
-from .registry import define_layer
-from .types import ChannelAffine, Fusion, Gradient, LayerTraits, Signature, Traced
+from .types import ChannelAffine
 
 Arrays = tuple[jax.Array, ...]
 
@@ -58,6 +58,28 @@ def read_batch_norm(p: BatchNormParameter, *, phase: Phase) -> BatchNormSettings
     return BatchNormSettings(p.eps, p.moving_average_fraction, uses_running_stats)
 
 
+def is_batch_norm_affine(p: Any, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    return p.uses_running_stats and axis == 1 and shapes[0] == (channels,)
+
+
+def batch_norm_factor_and_bias(p: BatchNormSettings, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    mean, variance = running_statistics(p, blobs)
+    factor = rsqrt(variance + p.eps)
+    return factor, -mean * factor
+
+
+@register(
+    "BatchNorm",
+    param="batch_norm_param",
+    max_blobs=3,
+    stateful=True,
+    row_wise=lambda p: p.uses_running_stats,
+    dtype_policy="bottoms",
+    spatial_map="same",
+    channel_affine=ChannelAffine(is_batch_norm_affine, batch_norm_factor_and_bias),
+    blob_names=("mean", "variance", "scale_factor"),
+    settings=read_batch_norm,
+)
 def batch_norm(p: BatchNormSettings, blobs: Arrays, x: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Return (x - mean) / sqrt(variance + eps) for each channel, without learnable scale and bias.
 
@@ -79,6 +101,7 @@ def batch_norm(p: BatchNormSettings, blobs: Arrays, x: jax.Array, *, ctx: Contex
     return top.astype(x.dtype), update_sums(ctx, blobs, mean, variance, x)
 
 
+@batch_norm.params
 def batch_norm_params(x: jax.Array) -> list[ParamSpec]:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
     channels = (x.shape[1],)
@@ -86,10 +109,12 @@ def batch_norm_params(x: jax.Array) -> list[ParamSpec]:
     return [ParamSpec(shape, learnable=False, name=name) for name, shape in shapes.items()]
 
 
+@batch_norm.top_shapes
 def batch_norm_top_shapes(x: Any) -> list[Shape] | None:
     return [x.shape] if len(x.shape) > 1 and 0 not in x.shape else None
 
 
+@batch_norm.backward
 def batch_norm_backward(
     p: BatchNormSettings, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[tuple[None, None, None], jax.Array]:
@@ -101,16 +126,7 @@ def batch_norm_backward(
     return no_diffs, project_out(ctx, promote(dy), promote(y)) / _broadcast_deviation(p, variance, x)
 
 
-def is_batch_norm_affine(p: Any, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
-    return p.uses_running_stats and axis == 1 and shapes[0] == (channels,)
-
-
-def batch_norm_factor_and_bias(p: BatchNormSettings, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    mean, variance = running_statistics(p, blobs)
-    factor = rsqrt(variance + p.eps)
-    return factor, -mean * factor
-
-
+@batch_norm.count_fusible
 def count_fusible_batch_norm(p: BatchNormSettings, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return how many epilogues can be fused: a Scale, then a ReLU, if the layer uses batch statistics."""
     if p.uses_running_stats:
@@ -119,6 +135,7 @@ def count_fusible_batch_norm(p: BatchNormSettings, x: Any, epilogues: Sequence[E
     return n_scales + any(f.is_relu for f in epilogues[n_scales : n_scales + 1])
 
 
+@batch_norm.fused
 def batch_norm_fused(
     p: BatchNormSettings, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context
 ) -> tuple[jax.Array, Arrays]:
@@ -145,6 +162,7 @@ def fused_affine(epilogues: Sequence[Epilogue], mean: jax.Array) -> tuple[jax.Ar
     return factor, bias, relu
 
 
+@batch_norm.convert_stored
 def convert_stored_batch_norm(blobs: Sequence[Any]) -> tuple[Sequence[Any], str | None]:
     """Return the blobs that a file stores, in the shapes of the layer's, and a warning or None.
 
@@ -163,28 +181,6 @@ def convert_stored_batch_norm(blobs: Sequence[Any]) -> tuple[Sequence[Any], str 
 _LOST_STATISTICS = (
     "the sum of weights (blob 2) is 0, so the mean and the variance that the file stores count as 0, as in Caffe. "
     "NVIDIA Caffe before 0.16.5 wrote such files, in which both are averages: then set blob 2 to 1 and save the weights"
-)
-
-
-BATCH_NORM = define_layer(
-    Signature("BatchNorm", param="batch_norm_param", max_blobs=3),
-    Traced(
-        batch_norm,
-        params=batch_norm_params,
-        stateful=True,
-        fusion=Fusion(count_fusible_batch_norm, batch_norm_fused),
-        top_shapes=batch_norm_top_shapes,
-    ),
-    Gradient(batch_norm_backward),
-    LayerTraits(
-        row_wise=lambda p: p.uses_running_stats,
-        dtype_policy="bottoms",
-        spatial_map="same",
-        channel_affine=ChannelAffine(is_batch_norm_affine, batch_norm_factor_and_bias),
-        blob_names=("mean", "variance", "scale_factor"),
-        convert_stored=convert_stored_batch_norm,
-    ),
-    settings=read_batch_norm,
 )
 
 
@@ -270,6 +266,14 @@ def broadcast_channels(statistic: jax.Array, x: jax.Array) -> jax.Array:
     return statistic.reshape(-1, *(1,) * (x.ndim - 2))
 
 
+@register(
+    "MVN",
+    param="mvn_param",
+    overrides_autodiff=True,
+    dtype_policy="bottoms",
+    spatial_map="same",
+    receptive_window=global_window,
+)
 def mvn(p: MVNParameter, x: jax.Array) -> jax.Array:
     """Subtract the mean and divide by the standard deviation plus eps, for each channel of each image (N, C, H, W).
 
@@ -282,6 +286,7 @@ def mvn(p: MVNParameter, x: jax.Array) -> jax.Array:
     return (centered / _mvn_divisor(p, x)).astype(x.dtype)
 
 
+@mvn.backward
 def mvn_backward(p: MVNParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     axes, d_top = _mvn_axes(p), promote(dy)
     if p.normalize_variance:
@@ -290,14 +295,6 @@ def mvn_backward(p: MVNParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) 
     else:
         dx = d_top - jnp.mean(d_top, axis=axes, keepdims=True)
     return dx.reshape(x.shape)
-
-
-define_layer(
-    Signature("MVN", param="mvn_param"),
-    Traced(mvn),
-    Gradient(mvn_backward, overrides_autodiff=True),
-    LayerTraits(dtype_policy="bottoms", spatial_map="same", receptive_window=global_window),
-)
 
 
 def _mvn_axes(p: MVNParameter) -> tuple[int, ...]:

@@ -138,14 +138,18 @@ class Context:
         Raises:
             LayerError: if settings are missing, unknown, out of range or contradictory.
         """
-        settings = self.type.settings
-        if settings is None:
-            return self.param
-        if isinstance(settings, type):  # a dataclass
+        read = self.type.settings
+        if read is None:
+            settings = self.param
+        elif isinstance(read, type):  # a dataclass
             from .param_str import parse_param_str  # YAML is rarely needed
 
-            return settings(**parse_param_str(self.layer.python_param.param_str, vars(settings())))
-        return call_with(settings, self.param, self)
+            settings = read(**parse_param_str(self.layer.python_param.param_str, vars(read())))
+        else:
+            settings = call_with(read, self.param, self)
+        if self.type.check is not None:
+            call_with(self.type.check, settings, self)
+        return settings
 
     def call(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
         """Call a function of the layer's type with the layer's settings and what else it names.

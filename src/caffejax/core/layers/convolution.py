@@ -24,10 +24,10 @@ from ..ops.platform_dispatch import PlatformOp
 from ..ops.window import Window
 from ..schema.caffe_pb2 import ConvolutionParameter
 from .context import Epilogue, ParamSpec, Shape
+from .declaration import register
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, is_after_first_axis
-from .registry import define_layer
-from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerTraits, Signature, Traced
+from .types import SAME_AS_BOTTOMS
 from .weight_and_bias import fold_scale_bias, weight_and_bias_specs
 
 Arrays = tuple[jax.Array, ...]
@@ -295,6 +295,19 @@ def sum_diffs(diffs: Iterable[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
     return tuple(sum(d[1:], d[0]) for d in blob_diffs), *dxs
 
 
+@register(
+    "Convolution",
+    bottoms=(1, None),
+    tops=SAME_AS_BOTTOMS,
+    param="convolution_param",
+    settings=read_convolution,
+    row_wise=is_after_first_axis,
+    dtype_policy="products",
+    weight_axes=4,
+    blob_names=("weight", "bias"),
+    spatial_map="windows",
+    fold_scale_bias=fold_scale_bias,
+)
 def convolution(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, fast: bool) -> Arrays:
     """Cross-correlate each bottom with one weight, and add a bias.
 
@@ -308,6 +321,7 @@ def convolution(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, fast: boo
     return tuple(c(x, *blobs) for x in xs)
 
 
+@convolution.count_fusible
 def count_fusible(p: ConvolutionSettings, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return how many of the epilogues can be fused: layers with a factor and bias for each channel, then a ReLU.
 
@@ -318,6 +332,7 @@ def count_fusible(p: ConvolutionSettings, x: Any, epilogues: Sequence[Epilogue])
     return num_affine + any(f.is_relu for f in epilogues[num_affine : num_affine + 1])
 
 
+@convolution.fused
 def convolution_fused(
     p: ConvolutionSettings, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, fast: bool
 ) -> jax.Array:
@@ -332,11 +347,13 @@ def convolution_fused(
     return make_convolution_op(p, (x,), fast=fast)(x, weight, bias, factor=factor, relu=relu)
 
 
+@convolution.params
 def convolution_params(p: ConvolutionSettings, *xs: Any) -> list[ParamSpec]:
     c = make_convolution_op(p, xs)
     return weight_and_bias_specs(p, (p.num_output, xs[0].shape[c.axis] // c.group, *c.window.kernel))
 
 
+@convolution.backward
 def convolution_backward(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     weight, *bias = blobs
     c = make_convolution_op(p, xs)
@@ -346,6 +363,7 @@ def convolution_backward(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, 
     )
 
 
+@convolution.top_shapes
 def convolution_top_shapes(p: ConvolutionSettings, *xs: Any) -> list[Shape] | None:
     if any(x.shape != xs[0].shape or 0 in x.shape for x in xs):
         return None
@@ -354,33 +372,10 @@ def convolution_top_shapes(p: ConvolutionSettings, *xs: Any) -> list[Shape] | No
     return [(*xs[0].shape[: c.axis], p.num_output, *size)] * len(xs)
 
 
+@convolution.window
 def convolution_window(p: ConvolutionSettings, x: Any) -> Window:
     """Return the kernel's window over the spatial axes of the bottom `x`."""
     return make_convolution_op(p, (x,)).window
-
-
-CONVOLUTION_TRAITS = LayerTraits(
-    row_wise=is_after_first_axis,
-    dtype_policy="products",
-    weight_axes=4,
-    blob_names=("weight", "bias"),
-    spatial_map="windows",
-    window=convolution_window,
-    fold_scale_bias=fold_scale_bias,
-)
-
-define_layer(
-    Signature("Convolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
-    Traced(
-        convolution,
-        params=convolution_params,
-        fusion=Fusion(count_fusible, convolution_fused),
-        top_shapes=convolution_top_shapes,
-    ),
-    Gradient(convolution_backward),
-    CONVOLUTION_TRAITS,
-    settings=read_convolution,
-)
 
 
 def _caffe_dimension_numbers(n: int) -> lax.ConvDimensionNumbers:
@@ -388,6 +383,19 @@ def _caffe_dimension_numbers(n: int) -> lax.ConvDimensionNumbers:
     return lax.ConvDimensionNumbers(*((tuple(range(n + 2)),) * 3))
 
 
+@register(
+    "Deconvolution",
+    bottoms=(1, None),
+    tops=SAME_AS_BOTTOMS,
+    param="convolution_param",
+    settings=read_convolution,
+    row_wise=is_after_first_axis,
+    dtype_policy="products",
+    weight_axes=4,
+    blob_names=("weight", "bias"),
+    spatial_map="transposed",
+    window=convolution_window,
+)
 def deconvolution(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, fast: bool) -> Arrays:
     """Apply the transpose of Convolution: multiply each value by the kernel, sum where kernels overlap, and add a bias.
 
@@ -400,11 +408,13 @@ def deconvolution(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, fast: b
     return tuple(c.add_bias(c.transpose(x, weight, _deconvolution_output_size(c, x)), *bias) for x in xs)
 
 
+@deconvolution.params
 def deconvolution_params(p: ConvolutionSettings, *xs: Any) -> list[ParamSpec]:
     c = make_convolution_op(p, xs)
     return weight_and_bias_specs(p, (xs[0].shape[c.axis], p.num_output // c.group, *c.window.kernel))
 
 
+@deconvolution.backward
 def deconvolution_backward(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     weight, *bias = blobs
     c = make_convolution_op(p, xs)
@@ -412,15 +422,6 @@ def deconvolution_backward(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array
         (c(d, weight), c.weight_diff(d, x), *(c.bias_diff(d) for _ in bias))
         for x, d in zip(xs, as_tuple(dy), strict=True)
     )
-
-
-define_layer(
-    Signature("Deconvolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
-    Traced(deconvolution, params=deconvolution_params),
-    Gradient(deconvolution_backward),
-    replace(CONVOLUTION_TRAITS, spatial_map="transposed", fold_scale_bias=None),  # the weight's axis 0 is the input
-    settings=read_convolution,
-)
 
 
 def _deconvolution_output_size(c: ConvolutionOp, x: jax.Array) -> Shape:

@@ -14,6 +14,7 @@ from ...base.errors import require
 from ..schema.blob_proto import read_blob_proto
 from ..schema.caffe_pb2 import InfogainLossParameter
 from .context import Context, LayerDefinition
+from .declaration import register
 from .dtype_policy import promote
 from .helpers import as_nchw, canonical_axis, first_top, outer_and_inner_num
 from .loss_helpers import (
@@ -31,12 +32,20 @@ from .loss_helpers import (
     straight_through,
     valid_label_mask,
 )
-from .registry import define_layer
-from .types import Gradient, Indices, LayerTraits, LayerType, PerLayer, Signature, Traced
+from .types import Indices, LayerType, Traced
 
 _MIN_PROBABILITY = 1e-20  # smaller probabilities are clamped to it
 
 
+@register(
+    "MultinomialLogisticLoss",
+    bottoms=2,
+    loss=True,
+    overrides_autodiff=True,
+    indices=Indices((1,), num_classes_of_rows),
+    exempt_from_force_backward=(1,),
+    counts_rows=True,
+)
 def multinomial_logistic_loss(prob: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the mean of -log(probability of the label) over the batch, a scalar (multinomial_logistic_loss_layer.cpp).
 
@@ -49,24 +58,12 @@ def multinomial_logistic_loss(prob: jax.Array, labels: jax.Array, *, ctx: Contex
     return nan_if_unlabelled(is_label, -jnp.sum(log_prob) / num_items(ctx, prob.shape[:1]))
 
 
+@multinomial_logistic_loss.backward
 def multinomial_logistic_loss_backward(
     prob: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
     is_label, clamped_prob = _mask_labels_and_clamp(prob, labels)
     return jnp.where(is_label, -dy / num_items(ctx, prob.shape[:1]) / clamped_prob, 0).reshape(prob.shape), None
-
-
-define_layer(
-    Signature("MultinomialLogisticLoss", bottoms=2, loss=True),
-    Traced(multinomial_logistic_loss),
-    Gradient(
-        multinomial_logistic_loss_backward,
-        overrides_autodiff=True,
-        indices=Indices((1,), num_classes_of_rows),
-        exempt_from_force_backward=(1,),
-    ),
-    LayerTraits(counts_rows=True),
-)
 
 
 def _mask_labels_and_clamp(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -81,6 +78,14 @@ def _mask_labels_and_clamp(prob: jax.Array, labels: jax.Array) -> tuple[jax.Arra
     return one_hot_mask(labels, rows.shape), jnp.maximum(rows, _MIN_PROBABILITY)
 
 
+@register(
+    "SigmoidCrossEntropyLoss",
+    bottoms=2,
+    loss=True,
+    indices=Indices((1,)),
+    exempt_from_force_backward=(1,),
+    counts_rows=True,
+)
 def sigmoid_cross_entropy_loss(scores: jax.Array, targets: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the sum of -t * log p - (1 - t) * log(1 - p), divided by the batch size, where p = sigmoid(scores).
 
@@ -99,19 +104,12 @@ def sigmoid_terms(x: jax.Array, t: jax.Array) -> jax.Array:
     return x * (is_positive - t) + jnp.log1p(jnp.exp(jnp.where(is_positive, -x, x)))
 
 
+@sigmoid_cross_entropy_loss.backward
 def sigmoid_cross_entropy_loss_backward(
     scores: jax.Array, targets: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
     x, t, valid, divisor = _prepare_operands(ctx, scores, targets)
     return (dy / divisor * jnp.where(valid, jax.nn.sigmoid(x) - t, 0)).reshape(scores.shape), None
-
-
-define_layer(
-    Signature("SigmoidCrossEntropyLoss", bottoms=2, loss=True),
-    Traced(sigmoid_cross_entropy_loss),
-    Gradient(sigmoid_cross_entropy_loss_backward, indices=Indices((1,)), exempt_from_force_backward=(1,)),
-    LayerTraits(counts_rows=True),
-)
 
 
 def _prepare_operands(
@@ -154,6 +152,17 @@ def infogain_loss_backward(
     return d_loss * diff / divisor, None, *(None for _ in matrix)
 
 
+@register(
+    "InfogainLoss",
+    bottoms=(2, 3),
+    tops=(1, 2),
+    param="infogain_loss_param",
+    loss=True,
+    per_layer=True,
+    backward=infogain_loss_backward,
+    indices=Indices((1, 2), num_classes_along_axis, ignored_label),
+    exempt_from_force_backward=(1,),
+)
 def make_infogain_loss(p: InfogainLossParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Return a layer that computes the mean over labels k of -sum_l H[k, l] * log softmax(scores)[l], a scalar.
 
@@ -175,17 +184,6 @@ def make_infogain_loss(p: InfogainLossParameter, definition: LayerDefinition, *,
 
     gradient = replace(ctx.type.gradient, backward=backward)
     return replace(ctx.type, implementation=Traced(forward), gradient=gradient)
-
-
-define_layer(
-    Signature("InfogainLoss", bottoms=(2, 3), tops=(1, 2), param="infogain_loss_param", loss=True),
-    PerLayer(make_infogain_loss),
-    Gradient(
-        infogain_loss_backward,
-        indices=Indices((1, 2), num_classes_along_axis, ignored_label),
-        exempt_from_force_backward=(1,),
-    ),
-)
 
 
 def _select_infogain_rows(

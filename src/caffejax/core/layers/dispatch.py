@@ -41,8 +41,9 @@ def run_fused(
     ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], epilogues: Sequence[Epilogue]
 ) -> tuple[Arrays, Arrays]:
     """Run a layer fused with `epilogues`, the layers after it; return the last top and the first layer's new state."""
-    assert ctx.type.fusion is not None
-    return _split_result(ctx, ctx.call(ctx.type.fusion.run, tuple(blobs), *bottoms, epilogues))
+    impl = ctx.type.implementation
+    assert isinstance(impl, Traced) and impl.fused is not None
+    return _split_result(ctx, ctx.call(impl.fused, tuple(blobs), *bottoms, epilogues))
 
 
 def backward(

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from ...base.errors import require
 from ..schema.caffe_pb2 import ContrastiveLossParameter, HingeLossParameter
 from .context import Context
+from .declaration import register
 from .dtype_policy import promote
 from .helpers import as_nchw
 from .loss_helpers import (
@@ -21,12 +22,12 @@ from .loss_helpers import (
     one_hot_mask,
     require_same_batch_size,
 )
-from .registry import define_layer
-from .types import Gradient, Indices, LayerTraits, Signature, Traced
+from .types import Indices
 
 _DISTANCE_EPS = 1e-4  # Caffe divides by the distance plus this number
 
 
+@register("EuclideanLoss", bottoms=2, loss=True, accepts_integers=True, counts_rows=True)
 def euclidean_loss(a: jax.Array, b: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the sum of squared differences, divided by twice the batch size, a scalar (euclidean_loss_layer.cpp).
 
@@ -36,19 +37,12 @@ def euclidean_loss(a: jax.Array, b: jax.Array, *, ctx: Context) -> jax.Array:
     return jnp.sum(jnp.square(_subtract(a, b))) / (2 * num_items(ctx, a.shape[:1]))
 
 
+@euclidean_loss.backward
 def euclidean_loss_backward(
     a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, jax.Array]:
     diff = dy / num_items(ctx, a.shape[:1]) * _subtract(a, b)
     return diff.reshape(a.shape), -diff.reshape(b.shape)
-
-
-define_layer(
-    Signature("EuclideanLoss", bottoms=2, loss=True),
-    Traced(euclidean_loss),
-    Gradient(euclidean_loss_backward),
-    LayerTraits(accepts_integers=True, counts_rows=True),
-)
 
 
 def _subtract(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -65,6 +59,15 @@ def _subtract(a: jax.Array, b: jax.Array) -> jax.Array:
     return (promote(a) - promote(b.reshape(a.shape))).reshape(a.shape[0], -1)
 
 
+@register(
+    "ContrastiveLoss",
+    bottoms=3,
+    param="contrastive_loss_param",
+    loss=True,
+    overrides_autodiff=True,
+    indices=Indices((2,)),
+    exempt_from_force_backward=(2,),
+)
 def contrastive_loss(p: ContrastiveLossParameter, a: jax.Array, b: jax.Array, similar: jax.Array) -> jax.Array:
     """Return half the mean over pairs of d**2 (similar pairs) or max(margin - d, 0)**2 (other pairs), a scalar.
 
@@ -75,20 +78,12 @@ def contrastive_loss(p: ContrastiveLossParameter, a: jax.Array, b: jax.Array, si
     return sum_pair_losses(_compare_pairs(p, a, b, similar))
 
 
+@contrastive_loss.backward
 def contrastive_loss_backward(
     p: ContrastiveLossParameter, a: jax.Array, b: jax.Array, similar: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array | None, ...]:
     da = pair_gradient(_compare_pairs(p, a, b, similar), dy)
     return da.reshape(a.shape), -da.reshape(b.shape), None
-
-
-CONTRASTIVE_LOSS = define_layer(
-    Signature("ContrastiveLoss", bottoms=3, param="contrastive_loss_param", loss=True),
-    Traced(contrastive_loss),
-    Gradient(
-        contrastive_loss_backward, overrides_autodiff=True, indices=Indices((2,)), exempt_from_force_backward=(2,)
-    ),
-)
 
 
 class Pairs(NamedTuple):
@@ -156,6 +151,15 @@ def _compare_pairs(p: ContrastiveLossParameter, a: jax.Array, b: jax.Array, simi
     return Pairs(diff, is_similar, jnp.sum(jnp.square(diff), axis=1), p.margin, p.legacy_version)
 
 
+@register(
+    "HingeLoss",
+    bottoms=2,
+    param="hinge_loss_param",
+    loss=True,
+    indices=Indices((1,), num_classes_of_rows),
+    exempt_from_force_backward=(1,),
+    counts_rows=True,
+)
 def hinge_loss(p: HingeLossParameter, scores: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the mean over examples of the sum over classes of max(0, 1 - t * score), a scalar.
 
@@ -169,20 +173,13 @@ def hinge_loss(p: HingeLossParameter, scores: jax.Array, labels: jax.Array, *, c
     return nan_if_unlabelled(sign < 0, total / num_items(ctx, scores.shape[:1]))
 
 
+@hinge_loss.backward
 def hinge_loss_backward(
     p: HingeLossParameter, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
     sign, violation = _compute_violations(scores, labels)
     slope = 2 * jnp.maximum(violation, 0) if _is_squared(p) else (violation > 0).astype(violation.dtype)
     return (dy / num_items(ctx, scores.shape[:1]) * sign * slope).reshape(scores.shape), None
-
-
-define_layer(
-    Signature("HingeLoss", bottoms=2, param="hinge_loss_param", loss=True),
-    Traced(hinge_loss),
-    Gradient(hinge_loss_backward, indices=Indices((1,), num_classes_of_rows), exempt_from_force_backward=(1,)),
-    LayerTraits(counts_rows=True),
-)
 
 
 def _is_squared(p: HingeLossParameter) -> bool:

@@ -7,10 +7,18 @@ import jax
 from ...base.errors import require
 from ..schema.caffe_pb2 import DropoutParameter
 from .context import Context
-from .registry import define_layer
-from .types import Gradient, LayerTraits, Signature, Traced
+from .declaration import register
 
 
+@register(
+    "Dropout",
+    param="dropout_param",
+    top_shapes=lambda x, *, phase: None if phase == "TRAIN" else [x.shape],
+    row_wise=True,
+    is_identity=lambda *, phase: phase == "TEST",
+    dtype_policy="bottoms",
+    spatial_map="same",
+)
 def dropout(p: DropoutParameter, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Set elements to 0 with probability dropout_ratio in TRAIN, and divide the others by 1 - dropout_ratio.
 
@@ -20,18 +28,9 @@ def dropout(p: DropoutParameter, x: jax.Array, *, ctx: Context) -> jax.Array:
     return x * (sample_mask(ctx, x) / (1 - ratio)) if ctx.training else x
 
 
+@dropout.backward
 def dropout_backward(p: DropoutParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
     return dy * (sample_mask(ctx, x) / (1 - dropout_ratio(p))) if ctx.training else dy
-
-
-DROPOUT = define_layer(
-    Signature("Dropout", param="dropout_param"),
-    Traced(dropout, top_shapes=lambda x, *, phase: None if phase == "TRAIN" else [x.shape]),
-    Gradient(dropout_backward),
-    LayerTraits(
-        row_wise=True, is_identity=lambda *, phase: phase == "TEST", dtype_policy="bottoms", spatial_map="same"
-    ),
-)
 
 
 def dropout_ratio(p: DropoutParameter) -> float:

@@ -18,11 +18,10 @@ from ...base.errors import require
 from ..schema.caffe_pb2 import EltwiseParameter, ReductionParameter
 from . import cross_replica
 from .context import Context, Shape
+from .declaration import register
 from .dtype_policy import promote
 from .helpers import canonical_axis, is_after_first_axis
 from .loss_helpers import num_items
-from .registry import define_layer
-from .types import Gradient, LayerTraits, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -60,6 +59,9 @@ def read_eltwise(p: EltwiseParameter, *, ctx: Context) -> EltwiseSettings:
     return EltwiseSettings(operation, coefficients or (1.0,) * num_bottoms, bool(coefficients))
 
 
+@register(
+    "Eltwise", bottoms=(2, None), param="eltwise_param", elementwise=True, dtype_policy="bottoms", settings=read_eltwise
+)
 def eltwise(p: EltwiseSettings, *xs: jax.Array) -> jax.Array:
     """Combine bottoms of one shape element by element: product (PROD), sum weighted by `coeff` (SUM) or maximum (MAX).
 
@@ -79,10 +81,12 @@ def eltwise(p: EltwiseSettings, *xs: jax.Array) -> jax.Array:
             return functools.reduce(lambda best, x: jnp.where(x > best, x, best), xs[2:], top)
 
 
+@eltwise.top_shapes
 def eltwise_top_shapes(p: EltwiseSettings, *xs: Any) -> list[Shape] | None:
     return None if p.has_coefficients or any(x.shape != xs[0].shape for x in xs) else [xs[0].shape]
 
 
+@eltwise.backward
 def eltwise_backward(p: EltwiseSettings, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> Arrays:
     match p.operation:
         case "PROD":
@@ -96,15 +100,7 @@ def eltwise_backward(p: EltwiseSettings, *xs: jax.Array, y: jax.Array, dy: jax.A
             return tuple(jnp.where(max_index == index, dy, 0) for index in stack_indices)
 
 
-define_layer(
-    Signature("Eltwise", bottoms=(2, None), param="eltwise_param"),
-    Traced(eltwise, top_shapes=eltwise_top_shapes),
-    Gradient(eltwise_backward),
-    LayerTraits(elementwise=True, dtype_policy="bottoms"),
-    settings=read_eltwise,
-)
-
-
+@register("Reduction", param="reduction_param", row_wise=is_after_first_axis, counts_rows=lambda p: p.axis == 0)
 def reduction(p: ReductionParameter, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Return `coeff` times the sum, the sum of |x|, the sum of squares or the mean over `axis` and all later axes.
 
@@ -124,6 +120,7 @@ def reduction(p: ReductionParameter, x: jax.Array, *, ctx: Context) -> jax.Array
     return (_sum_coefficient(ctx, x.shape) * y).astype(x.dtype)
 
 
+@reduction.backward
 def reduction_backward(p: ReductionParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
     rows = _flatten_reduced_axes(p, x)
     slope = {
@@ -133,14 +130,6 @@ def reduction_backward(p: ReductionParameter, x: jax.Array, *, y: jax.Array, dy:
         "MEAN": lambda r: jnp.full_like(r, 1 / (r.shape[-1] if ctx.num_rows is None else num_items(ctx, x.shape))),
     }[_reduction_operation(p)](rows)
     return (_sum_coefficient(ctx, x.shape) * promote(dy)[..., None] * slope).reshape(x.shape)
-
-
-define_layer(
-    Signature("Reduction", param="reduction_param"),
-    Traced(reduction),
-    Gradient(reduction_backward),
-    LayerTraits(row_wise=is_after_first_axis, counts_rows=lambda p: p.axis == 0),
-)
 
 
 def _reduction_operation(p: ReductionParameter) -> str:

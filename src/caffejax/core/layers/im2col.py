@@ -14,11 +14,19 @@ from ...base.errors import require
 from ..ops.window import Window
 from .context import Shape
 from .convolution import convolution_output_size, read_convolution
+from .declaration import register
 from .helpers import canonical_axis, is_after_first_axis
-from .registry import define_layer
-from .types import Gradient, LayerTraits, Signature, Traced
 
 
+@register(
+    "Im2col",
+    param="convolution_param",
+    row_wise=is_after_first_axis,
+    dtype_policy="bottoms",
+    accepts_integers=True,
+    spatial_map="windows",
+    settings=read_convolution,
+)
 def im2col(p: ConvolutionSettings, x: jax.Array) -> jax.Array:
     """Return the cells under the windows of a convolution: (N, C, *size) to (N, C * kernel cells, *output size).
 
@@ -29,29 +37,16 @@ def im2col(p: ConvolutionSettings, x: jax.Array) -> jax.Array:
     return cells.reshape(*x.shape[:axis], x.shape[axis] * math.prod(window.kernel), *output_size)
 
 
+@im2col.backward
 def im2col_backward(p: ConvolutionSettings, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     window, axis, output_size = _resolve_window(p, x)
     return scatter_windows(dy.reshape(*x.shape[: axis + 1], *window.kernel, *output_size), x.shape[axis + 1 :], window)
 
 
+@im2col.window
 def im2col_window(p: ConvolutionSettings, x: jax.Array) -> Window:
     """Return the window of the convolution over the spatial axes of a bottom."""
     return _resolve_window(p, x)[0]
-
-
-define_layer(
-    Signature("Im2col", param="convolution_param"),
-    Traced(im2col),
-    Gradient(im2col_backward),
-    LayerTraits(
-        row_wise=is_after_first_axis,
-        dtype_policy="bottoms",
-        accepts_integers=True,
-        spatial_map="windows",
-        window=im2col_window,
-    ),
-    settings=read_convolution,
-)
 
 
 def _resolve_window(p: ConvolutionSettings, x: jax.Array) -> tuple[Window, int, Shape]:

@@ -14,13 +14,16 @@ from ...base.errors import require
 from ..ops.window import Window
 from ..schema.caffe_pb2 import ArgMaxParameter, CropParameter, EmbedParameter
 from .context import Context, ParamSpec, Shape
+from .declaration import register
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, pointwise_window
-from .registry import define_layer
-from .types import Gradient, HostFunction, Indices, LayerDocs, LayerTraits, Signature, Traced
+from .types import Indices
 from .weight_and_bias import weight_and_bias_specs
 
 
+@register(
+    "ArgMax", param="argmax_param", differentiable=False, deviation="Caffe has no backward pass for the largest values."
+)
 def argmax(p: ArgMaxParameter, x: jax.Array) -> jax.Array:
     """Return the indices of the `top_k` largest values, largest first. Among equal values, the last comes first.
 
@@ -45,23 +48,28 @@ def argmax(p: ArgMaxParameter, x: jax.Array) -> jax.Array:
     return lax.stop_gradient(top.reshape(*top.shape, *(1,) * (x.ndim - 3)))
 
 
+@argmax.receptive_window
 def _argmax_window(p: ArgMaxParameter, bottom: Any) -> Window | None:
     axis = p.axis if p.HasField("axis") else -1  # without `axis`: over the whole row
     return pointwise_window(bottom) if canonical_axis(axis, bottom.shape) == 1 else None
 
 
+@argmax.label_axis
 def _argmax_label_axis(p: ArgMaxParameter) -> int | None:
     return p.axis if p.HasField("axis") and not p.out_max_val else None
 
 
-define_layer(
-    Signature("ArgMax", param="argmax_param"),
-    Traced(argmax),
-    Gradient(exists=False, deviation="Caffe has no backward pass for the largest values."),
-    LayerTraits(receptive_window=_argmax_window, label_axis=_argmax_label_axis),
+def batch_reindex_num_indices(x: Any, index: Any) -> int:
+    return int(x.shape[0])
+
+
+@register(
+    "BatchReindex",
+    bottoms=2,
+    indices=Indices((1,), num_classes=batch_reindex_num_indices, gathers=True),
+    dtype_policy="bottoms",
+    unsupported={"joint_batch": "its indices refer to items in the batch of the device"},
 )
-
-
 def batch_reindex(x: jax.Array, index: jax.Array) -> jax.Array:
     """Select items of bottom 0 along axis 0 by the indices in bottom 1: (N, ...) and (M,) to (M, ...).
 
@@ -74,21 +82,9 @@ def batch_reindex(x: jax.Array, index: jax.Array) -> jax.Array:
     return items.astype(x.dtype)
 
 
-def batch_reindex_num_indices(x: Any, index: Any) -> int:
-    return int(x.shape[0])
-
-
+@batch_reindex.backward
 def batch_reindex_backward(x: jax.Array, index: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
     return jax.ops.segment_sum(promote(dy), _truncate_indices(index, x.shape[0]), num_segments=x.shape[0]), None
-
-
-define_layer(
-    Signature("BatchReindex", bottoms=2),
-    Traced(batch_reindex),
-    Gradient(batch_reindex_backward, indices=Indices((1,), num_classes=batch_reindex_num_indices, gathers=True)),
-    LayerTraits(dtype_policy="bottoms"),
-    docs=LayerDocs(unsupported={"joint_batch": "its indices refer to items in the batch of the device"}),
-)
 
 
 def _truncate_indices(index: jax.Array, n: int) -> jax.Array:
@@ -97,6 +93,7 @@ def _truncate_indices(index: jax.Array, n: int) -> jax.Array:
     return jnp.where(truncated_index < 0, n, truncated_index)
 
 
+@register("Crop", bottoms=2, param="crop_param", dtype_policy="bottoms", accepts_integers=True, spatial_map="cropped")
 def crop(p: CropParameter, x: jax.Array, reference: jax.Array) -> jax.Array:
     """Crop bottom 0 to the size of bottom 1 in `axis` and all later axes (crop_layer.cpp).
 
@@ -107,20 +104,13 @@ def crop(p: CropParameter, x: jax.Array, reference: jax.Array) -> jax.Array:
     return lax.slice(x, starts, [a + n for a, n in zip(starts, sizes, strict=True)])
 
 
+@crop.backward
 def crop_backward(
     p: CropParameter, x: jax.Array, reference: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
     starts, sizes = crop_box(p, x.shape, reference.shape)
     padding = [(a, n - a - size, 0) for a, n, size in zip(starts, x.shape, sizes, strict=True)]
     return lax.pad(dy, jnp.zeros((), dy.dtype), padding), None
-
-
-define_layer(
-    Signature("Crop", bottoms=2, param="crop_param"),
-    Traced(crop),
-    Gradient(crop_backward),
-    LayerTraits(dtype_policy="bottoms", accepts_integers=True, spatial_map="cropped"),
-)
 
 
 def crop_box(p: CropParameter, shape: Shape, reference_shape: Shape) -> tuple[list[int], list[int]]:
@@ -149,6 +139,16 @@ def crop_box(p: CropParameter, shape: Shape, reference_shape: Shape) -> tuple[li
 Arrays = tuple[jax.Array, ...]
 
 
+def embed_num_indices(p: EmbedParameter, index: Any) -> int:
+    return int(p.input_dim)
+
+
+@register(
+    "Embed",
+    param="embed_param",
+    indices=Indices((0,), num_classes=embed_num_indices, ignore_label=lambda: -1, gathers=True),
+    blob_names=("weight", "bias"),
+)
 def embed(blobs: Arrays, index: jax.Array) -> jax.Array:
     """Return the rows of the weight that the bottom's indices select, plus a bias: (...) to (..., num_output).
 
@@ -167,16 +167,14 @@ def _is_padding(index: jax.Array) -> jax.Array:
     return index.astype(jnp.int32) == -1
 
 
-def embed_num_indices(p: EmbedParameter, index: Any) -> int:
-    return int(p.input_dim)
-
-
+@embed.params
 def embed_params(p: EmbedParameter, index: Any) -> list[ParamSpec]:
     require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
     require(p.input_dim > 0, f"input_dim must be positive, not {p.input_dim}")
     return weight_and_bias_specs(p, (p.input_dim, p.num_output))
 
 
+@embed.backward
 def embed_backward(blobs: Arrays, index: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[Arrays, None]:
     weight, *bias = blobs
     rows = jnp.where(_is_padding(index)[..., None], 0, dy).reshape(-1, weight.shape[1])
@@ -184,20 +182,20 @@ def embed_backward(blobs: Arrays, index: jax.Array, *, y: jax.Array, dy: jax.Arr
     return (d_weight, *(rows.sum(0) for _ in bias)), None
 
 
-define_layer(
-    Signature("Embed", param="embed_param"),
-    Traced(embed, params=embed_params),
-    Gradient(
-        embed_backward,
-        indices=Indices((0,), num_classes=embed_num_indices, ignore_label=lambda: -1, gathers=True),
-    ),
-    LayerTraits(blob_names=("weight", "bias")),
-)
-
-
 HostArrays = tuple[np.ndarray, ...]
 
 
+@register(
+    "Filter",
+    bottoms=(2, None),
+    tops=(1, None),
+    in_place=False,
+    on_host=True,
+    ragged_axis=0,
+    indices=Indices((-1,)),
+    accepts_integers=True,
+    unsupported={"shard": "selected rows of all devices move to the front"},
+)
 def filter_(*bottoms: np.ndarray) -> HostArrays:
     """Select, from each bottom before the last, the rows for which the last bottom, the selector, is not zero.
 
@@ -209,6 +207,7 @@ def filter_(*bottoms: np.ndarray) -> HostArrays:
     return tuple(x[row_indices] for x in data)
 
 
+@filter_.top_shapes
 def filter_top_shapes(*bottoms: Any, num_tops: int) -> list[Shape]:
     *data, selector = (b.shape for b in bottoms)
     require(
@@ -226,6 +225,7 @@ def filter_top_shapes(*bottoms: Any, num_tops: int) -> list[Shape]:
     return data  # the largest shapes: every row is selected
 
 
+@filter_.backward
 def filter_backward(*bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray | None, ...]:
     *data, selector = bottoms
     row_indices = _find_selected_rows(selector)
@@ -235,6 +235,7 @@ def filter_backward(*bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray |
     return (*diffs, None)
 
 
+@filter_.traced
 def filter_traced(*bottoms: jax.Array, ctx: Context) -> tuple[tuple[jax.Array, ...], jax.Array]:
     *data, selector = bottoms
     is_selected = selector.reshape(selector.shape[0]) != 0
@@ -245,15 +246,6 @@ def filter_traced(*bottoms: jax.Array, ctx: Context) -> tuple[tuple[jax.Array, .
         jnp.where(is_selected[row_indices].reshape(-1, *(1,) * (x.ndim - 1)), promote(x)[row_indices], 0) for x in data
     )
     return tuple(tops), jnp.sum(is_selected, dtype=jnp.int32)
-
-
-define_layer(
-    Signature("Filter", bottoms=(2, None), tops=(1, None), in_place=False),
-    HostFunction(filter_, filter_top_shapes, ragged_axis=0, traced=filter_traced),
-    Gradient(filter_backward, indices=Indices((-1,))),
-    LayerTraits(accepts_integers=True),
-    LayerDocs(unsupported={"shard": "selected rows of all devices move to the front"}),
-)
 
 
 def _find_selected_rows(selector: np.ndarray) -> np.ndarray:

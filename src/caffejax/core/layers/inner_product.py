@@ -17,10 +17,9 @@ from ..ops.channel_affine import add_bias_to_rows
 from ..ops.matmul import matmul_rows
 from ..schema.caffe_pb2 import InnerProductParameter
 from .context import Context, ParamSpec, Shape
+from .declaration import register
 from .dtype_policy import promote
 from .helpers import canonical_axis, is_after_first_axis
-from .registry import define_layer
-from .types import Gradient, LayerTraits, Signature, Traced
 from .weight_and_bias import fold_scale_bias, weight_and_bias_specs
 
 Arrays = tuple[jax.Array, ...]
@@ -56,6 +55,16 @@ def read_inner_product(p: InnerProductParameter) -> InnerProductSettings:
     return InnerProductSettings(p.num_output, p.bias_term, p.weight_filler, p.bias_filler, p.axis, p.transpose)
 
 
+@register(
+    "InnerProduct",
+    param="inner_product_param",
+    row_wise=is_after_first_axis,
+    dtype_policy="products",
+    weight_axes=2,
+    blob_names=("weight", "bias"),
+    fold_scale_bias=fold_scale_bias,
+    settings=read_inner_product,
+)
 def inner_product(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Multiply x, flattened from `axis` on to K inputs, by the weight, and add a bias: (N, ...) to (N, num_output).
 
@@ -74,16 +83,19 @@ def multiply_by_weight(ctx: Context, x: jax.Array, weight: jax.Array, *bias: jax
     return y.reshape(*row_shape, weight.shape[1 if transpose else 0])
 
 
+@inner_product.params
 def inner_product_params(p: InnerProductSettings, x: jax.Array) -> list[ParamSpec]:
     require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
     _, num_inputs = p.split_shape(x.shape)
     return weight_and_bias_specs(p, (num_inputs, p.num_output) if p.transpose else (p.num_output, num_inputs))
 
 
+@inner_product.top_shapes
 def inner_product_top_shapes(p: InnerProductSettings, x: Any) -> list[Shape] | None:
     return [(*p.split_shape(x.shape)[0], p.num_output)]
 
 
+@inner_product.backward
 def inner_product_backward(
     p: InnerProductSettings, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Arrays, jax.Array]:
@@ -102,18 +114,3 @@ def product_gradients(
     d_weight = jnp.einsum("mn,mk->kn" if transpose else "mn,mk->nk", dy_rows, rows)
     dx = jnp.einsum("mn,kn->mk" if transpose else "mn,nk->mk", dy_rows, weight)
     return d_weight, dx.reshape(x.shape), dy_rows
-
-
-define_layer(
-    Signature("InnerProduct", param="inner_product_param"),
-    Traced(inner_product, params=inner_product_params, top_shapes=inner_product_top_shapes),
-    Gradient(inner_product_backward),
-    LayerTraits(
-        row_wise=is_after_first_axis,
-        dtype_policy="products",
-        weight_axes=2,
-        blob_names=("weight", "bias"),
-        fold_scale_bias=fold_scale_bias,
-    ),
-    settings=read_inner_product,
-)

@@ -7,9 +7,9 @@ import jax
 from ...base.errors import require
 from ..schema.caffe_pb2 import FillerParameter, InputParameter, MemoryDataParameter, ParameterParameter
 from .context import Context, ParamSpec, Shape
+from .declaration import register
 from .fillers import fill, is_random
-from .registry import define_layer
-from .types import CallerInput, Gradient, LayerTraits, Signature, TopFiller, Traced
+from .types import CallerInput, TopFiller
 
 
 def input_shapes(p: InputParameter, *, num_tops: int) -> list[Shape]:
@@ -36,7 +36,7 @@ _ANY_SIZE = (
 )
 
 
-define_layer(Signature("Input", bottoms=0, tops=(1, None), param="input_param"), CallerInput(input_shapes))
+register("Input", CallerInput(input_shapes), bottoms=0, tops=(1, None), param="input_param")
 
 
 def memory_data_shapes(p: MemoryDataParameter, *, num_tops: int) -> list[Shape]:
@@ -49,12 +49,28 @@ def memory_data_shapes(p: MemoryDataParameter, *, num_tops: int) -> list[Shape]:
     return [shape, shape[:1]][:num_tops]
 
 
-define_layer(
-    Signature("MemoryData", bottoms=0, tops=(1, 2), param="memory_data_param"),
-    CallerInput(memory_data_shapes, from_arrays=True),
+register(
+    "MemoryData", CallerInput(memory_data_shapes, from_arrays=True), bottoms=0, tops=(1, 2), param="memory_data_param"
 )
 
 
+def _is_dummy_top_refilled(*, ctx: Context) -> list[bool]:
+    """Return, for each top, whether each pass fills it: Caffe's refill_, which is false for constant fillers only."""
+    return [filler.type != "constant" for filler in _dummy_fillers(ctx)]
+
+
+def _fill_dummy_top(i: int, shape: Shape, *, ctx: Context) -> jax.Array:
+    filler = _dummy_fillers(ctx)[i]
+    return fill(filler, jax.random.fold_in(ctx.key, i) if is_random(filler) else None, shape)
+
+
+@register(
+    "DummyData",
+    bottoms=0,
+    tops=(1, None),
+    param="dummy_data_param",
+    filler=TopFiller(_is_dummy_top_refilled, _fill_dummy_top),
+)
 def dummy_data(*, ctx: Context) -> tuple[jax.Array, ...]:
     """Return tops filled by `data_filler`. Random fillers sample new values in every forward pass.
 
@@ -74,22 +90,6 @@ def _dummy_fillers(ctx: Context) -> list[FillerParameter]:
         f"has {len(fillers)}",
     )
     return fillers * ctx.num_tops if len(fillers) == 1 else fillers
-
-
-def _fill_dummy_top(i: int, shape: Shape, *, ctx: Context) -> jax.Array:
-    filler = _dummy_fillers(ctx)[i]
-    return fill(filler, jax.random.fold_in(ctx.key, i) if is_random(filler) else None, shape)
-
-
-def _is_dummy_top_refilled(*, ctx: Context) -> list[bool]:
-    """Return, for each top, whether each pass fills it: Caffe's refill_, which is false for constant fillers only."""
-    return [filler.type != "constant" for filler in _dummy_fillers(ctx)]
-
-
-define_layer(
-    Signature("DummyData", bottoms=0, tops=(1, None), param="dummy_data_param"),
-    Traced(dummy_data, filler=TopFiller(_is_dummy_top_refilled, _fill_dummy_top)),
-)
 
 
 def _dummy_shapes(ctx: Context) -> list[Shape]:
@@ -112,22 +112,17 @@ def _dummy_shapes(ctx: Context) -> list[Shape]:
     return shapes * ctx.num_tops if len(shapes) == 1 else shapes
 
 
+@register("Parameter", bottoms=0, param="parameter_param", overwrites_diffs=True, top_is_param=True)
 def parameter(blobs: tuple[jax.Array]) -> jax.Array:
     """Return a learnable blob as a top, with the `shape` of parameter_param. The blob is initially zero."""
     return blobs[0]
 
 
+@parameter.params
 def parameter_params(p: ParameterParameter) -> list[ParamSpec]:
     return [ParamSpec(tuple(int(d) for d in p.shape.dim), name="weight")]
 
 
+@parameter.backward
 def parameter_backward(blobs: tuple[jax.Array], *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array]:
     return (dy,)
-
-
-PARAMETER = define_layer(
-    Signature("Parameter", bottoms=0, param="parameter_param"),
-    Traced(parameter, params=parameter_params),
-    Gradient(parameter_backward, overwrites_diffs=True),
-    LayerTraits(top_is_param=True),
-)

@@ -23,28 +23,13 @@ Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Fusion:
-    """Functions that compute a layer and the layers that work in place on its only top in one step, which is faster.
-
-    Attributes:
-        count_fusible: `count_fusible(ctx, bottom, epilogues)` returns how many of the following layers, which are
-            passed as `Epilogue`s, can be fused. The bottom and the blobs have no values, only `.shape`.
-        run: `run(ctx, blobs, bottom, epilogues)` computes the layer fused with all these epilogues. It returns a result
-            of the same form as `Traced.forward`.
-    """
-
-    count_fusible: Callable[..., int]
-    run: Function
-
-
-@dataclass(frozen=True)
 class TopFiller:
     """Functions that fill tops where blobs outlive a pass and scripts write to them, as in Caffe's Python interface.
 
     Attributes:
-        is_refilled: `is_refilled(ctx)` returns, for each top, whether each forward pass fills it. Other tops are filled
+        is_refilled: `is_refilled()` returns, for each top, whether each forward pass fills it. Other tops are filled
             once, when the net is made, and then keep what scripts write.
-        fill: `fill(ctx, i, shape)` returns the values of top i, float32 of the given shape, which a script may have
+        fill: `fill(i, shape)` returns the values of top i, float32 of the given shape, which a script may have
             changed.
     """
 
@@ -57,22 +42,27 @@ class Traced:
     """A function of JAX arrays, compiled with the rest of the net. The shapes of the tops are evaluated abstractly.
 
     Attributes:
-        forward: `forward(ctx, [blobs,] *bottoms)` returns the top, or a tuple of tops.
-        params: `params(ctx, *bottoms)` returns a list with a `ParamSpec` for each blob of the layer; bottoms have
+        forward: `forward([blobs,] *bottoms)` returns the top, or a tuple of tops.
+        params: `params(*bottoms)` returns a list with a `ParamSpec` for each blob of the layer; bottoms have
             `.shape` and `.dtype`. It is None if the layer has no blobs.
         stateful: whether forward returns `(tops, state)`, where the state is the new values of the blobs that are not
             learnable.
-        fusion: functions that fuse the layer with the layers after it, or None if it cannot be fused.
+        count_fusible: `count_fusible(bottom, epilogues)` returns how many of the following layers, which are passed as
+            `Epilogue`s and work in place on the only top, can be computed in one step with the layer, which is faster.
+            The bottom and the blobs have no values, only `.shape`. It is None if no layer can be fused.
+        fused: `fused(blobs, bottom, epilogues)` computes the layer and all these epilogues, and returns a result of the
+            same form as `forward`.
         instance: the user's object that computes the layer, or None.
         filler: for a layer that fills its tops, how it does so where blobs outlive a pass, or None.
-        top_shapes: `top_shapes(ctx, *bottoms)` returns the tops' shapes faster than evaluating forward. It returns None
+        top_shapes: `top_shapes(*bottoms)` returns the tops' shapes faster than evaluating forward. It returns None
             where forward must be evaluated, because forward may raise an error. Bottoms have `.shape`.
     """
 
     forward: Function
     params: Function | None = None
     stateful: bool = False
-    fusion: Fusion | None = None
+    count_fusible: Callable[..., int] | None = None
+    fused: Function | None = None
     instance: Any = None
     top_shapes: Function | None = None
     filler: TopFiller | None = None
@@ -93,6 +83,10 @@ class OutputFiles:
     creates_folder: bool = False
 
 
+def _missing_top_shapes(*bottoms: Any) -> Any:
+    raise TypeError("a layer type on the host needs a function `top_shapes`")
+
+
 @dataclass(frozen=True)
 class HostFunction:
     """A function of NumPy arrays that cannot be traced.
@@ -101,8 +95,8 @@ class HostFunction:
     layers without tops are left out there.
 
     Attributes:
-        forward: `forward(ctx, [blobs,] *bottoms)` returns the top, or a tuple of tops.
-        top_shapes: `top_shapes(ctx, *bottoms)` returns the largest possible shapes of the tops.
+        forward: `forward([blobs,] *bottoms)` returns the top, or a tuple of tops.
+        top_shapes: `top_shapes(*bottoms)` returns the largest possible shapes of the tops.
         params: see `Traced`.
         ragged_axis: the axis of the rows of the tops, if their number depends on the data; otherwise None. In code
             that JAX traces the tops have the largest possible number of rows, see `PaddedRows`.
@@ -112,15 +106,15 @@ class HostFunction:
         position: the interface to save and restore all that the layer counts from pass to pass, or None if it counts
             nothing.
         output: the files that the function writes, or None.
-        traced: a function that replaces the callback of a layer with a `ragged_axis`, or None. `traced(ctx, *bottoms)`
+        traced: a function that replaces the callback of a layer with a `ragged_axis`, or None. `traced(*bottoms)`
             returns the tops with the largest possible number of rows, valid rows before zeros, and the number of valid
-            rows. If `ctx.num_rows` is not None, only that many rows of the bottoms are valid.
+            rows. If its `num_rows` is not None, only that many rows of the bottoms are valid.
         may_reshape: whether forward itself, as a user's method may do, gives the tops their shapes, so that these may
             depend on the data. A solver does not compile the net as one program then.
     """
 
     forward: Function
-    top_shapes: Function
+    top_shapes: Function = _missing_top_shapes
     params: Function | None = None
     ragged_axis: int | None = None
     computes_in_float32: bool = False
@@ -173,7 +167,7 @@ class CallerInput:
     """Tops that the caller passes.
 
     Attributes:
-        shapes: `shapes(ctx)` returns a list of the tops' shapes.
+        shapes: `shapes()` returns a list of the tops' shapes.
         from_arrays: whether the caller sets arrays once, from which each pass takes the next batch (MemoryData).
             Otherwise the tops are inputs of the net.
         filler: for tops that are not inputs of the net, but are filled by the layer, how; otherwise None.
@@ -189,8 +183,7 @@ class PerLayer:
     """A function that makes an implementation for each layer, from the layer's settings, file or user object.
 
     Attributes:
-        make: `make(ctx, definition)` returns the `LayerType` of one layer, usually `ctx.type` with a different
-            implementation. It is called once for each layer of each graph.
+        make: `make(definition)` returns the `LayerType` of one layer, usually `ctx.type` with a different implementation. It is called once for each layer of each graph.
         on_host: whether all results run on the host.
     """
 

@@ -14,11 +14,10 @@ from ..ops.normalization_op import normalize_response
 from ..ops.window import Window, half_width
 from ..schema.caffe_pb2 import LRNParameter
 from .context import Shape
+from .declaration import register
 from .dtype_policy import promote
 from .helpers import pointwise_window
 from .pooling import average_windows
-from .registry import define_layer
-from .types import Gradient, LayerTraits, Signature, Traced
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,7 @@ def read_lrn(p: LRNParameter) -> LrnSettings:
     return LrnSettings(p.local_size, p.alpha, p.beta, p.k, p.norm_region == p.WITHIN_CHANNEL)
 
 
+@register("LRN", param="lrn_param", row_wise=True, dtype_policy="bottoms", spatial_map="same", settings=read_lrn)
 def lrn(p: LrnSettings, x: jax.Array, *, fast: bool) -> jax.Array:
     """Return x * scale**-beta, where scale = k + alpha / n * (sum of squares over n = local_size neighboring channels).
 
@@ -62,12 +62,14 @@ def lrn(p: LrnSettings, x: jax.Array, *, fast: bool) -> jax.Array:
     return (x * _compute_scale(p, x) ** -p.beta).astype(x.dtype)
 
 
+@lrn.top_shapes
 def lrn_top_shapes(p: LrnSettings, x: jax.ShapeDtypeStruct) -> list[Shape] | None:
     """Return the shape of the top, or None for WITHIN_CHANNEL and an empty bottom, where forward may raise."""
     _check_axes(x)
     return None if p.within_channel and 0 in x.shape else [x.shape]
 
 
+@lrn.backward
 def lrn_backward(p: LrnSettings, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     scale = _compute_scale(p, x)
     ratio = dy * y / scale
@@ -79,17 +81,9 @@ def lrn_backward(p: LrnSettings, x: jax.Array, *, y: jax.Array, dy: jax.Array) -
     return (dy * scale**-p.beta - 2 * p.alpha * p.beta / p.local_size * x * ratio_sums).astype(x.dtype)
 
 
+@lrn.receptive_window
 def _receptive_window(p: LrnSettings, bottom: Any) -> Window:
     return _squares_window(p, bottom.shape[2:]) if p.within_channel else pointwise_window(bottom)
-
-
-LRN = define_layer(
-    Signature("LRN", param="lrn_param"),
-    Traced(lrn, top_shapes=lrn_top_shapes),
-    Gradient(lrn_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=_receptive_window),
-    settings=read_lrn,
-)
 
 
 def _check_axes(x: jax.Array | jax.ShapeDtypeStruct) -> None:

@@ -19,11 +19,10 @@ from ..ops.pooling_op import average_pool, max_pool
 from ..ops.window import Window
 from ..schema.caffe_pb2 import PoolingParameter, SPPParameter
 from .context import Context, Shape
+from .declaration import register
 from .dtype_policy import promote
 from .helpers import first_top
 from .im2col import gather_windows, scatter_windows
-from .registry import define_layer
-from .types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 _MAX_STEPS = 8192  # more steps take minutes to compile
 _MAX_KERNEL = 1024  # each cell of a kernel is a step of the computation; kernels larger than the plane are useless
@@ -72,6 +71,16 @@ def read_pooling(p: PoolingParameter) -> PoolingSettings:
     return PoolingSettings(pool_method(p), kernel, stride, pad, rounding)
 
 
+@register(
+    "Pooling",
+    tops=(1, 2),
+    param="pooling_param",
+    row_wise=True,
+    dtype_policy="bottoms",
+    spatial_map="windows",
+    restrictions="A kernel larger than both the plane and 1024 is an error.",
+    settings=read_pooling,
+)
 def pooling(p: PoolingSettings, x: jax.Array, *, ctx: Context) -> object:
     """Pool windows by MAX, AVE or STOCHASTIC: (N, C, H, W) to (N, C, *output size). Caffe's rule: pooling_layer.cpp.
 
@@ -92,30 +101,23 @@ def pooling(p: PoolingSettings, x: jax.Array, *, ctx: Context) -> object:
     return top, lax.stop_gradient(index.astype(promote(x).dtype))  # bfloat16 cannot represent 257
 
 
+@pooling.backward
 def pooling_backward(p: PoolingSettings, x: jax.Array, *, y: Any, dy: Any, ctx: Context) -> jax.Array:
     d_top = first_top(dy)
     return pool_diff(p.method, x, d_top, *window_and_output_size(p, x), _stochastic_key(ctx))
 
 
+@pooling.top_shapes
 def pooling_top_shapes(p: PoolingSettings, x: Any, *, num_tops: int) -> list[Shape] | None:
     if num_tops != 1 or p.method == "STOCHASTIC" or 0 in x.shape:
         return None
     return [(*x.shape[:2], *window_and_output_size(p, x)[1])]
 
 
+@pooling.window
 def pooling_window(p: PoolingSettings, x: Any) -> Window:
     """Return the pooling window of a bottom (N, C, H, W)."""
     return window_and_output_size(p, x)[0]
-
-
-define_layer(
-    Signature("Pooling", tops=(1, 2), param="pooling_param"),
-    Traced(pooling, top_shapes=pooling_top_shapes),
-    Gradient(pooling_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="windows", window=pooling_window),
-    docs=LayerDocs(restrictions="A kernel larger than both the plane and 1024 is an error."),
-    settings=read_pooling,
-)
 
 
 def pool(
@@ -424,6 +426,13 @@ def read_spp(p: SPPParameter) -> SppSettings:
     return SppSettings(pool_method(p), p.pyramid_height)
 
 
+@register(
+    "SPP",
+    param="spp_param",
+    dtype_policy="bottoms",
+    restrictions="STOCHASTIC needs a plane that is divisible into the bins, as in Caffe.",
+    settings=read_spp,
+)
 def spp(p: SppSettings, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Pool into `pyramid_height` levels of 1 x 1, 2 x 2, 4 x 4, ... bins; concatenate the levels: (N, C * bins).
 
@@ -437,6 +446,7 @@ def spp(p: SppSettings, x: jax.Array, *, ctx: Context) -> jax.Array:
     return tops[0] if len(tops) == 1 else jnp.concatenate([t.reshape(x.shape[0], -1) for t in tops], axis=1)
 
 
+@spp.backward
 def spp_backward(p: SppSettings, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
     dx, start = jnp.zeros_like(x), 0
     d_rows = dy.reshape(x.shape[0], -1)
@@ -446,16 +456,6 @@ def spp_backward(p: SppSettings, x: jax.Array, *, y: jax.Array, dy: jax.Array, c
         dx += pool_diff(p.method, x, d_top, window, output_size, _spp_key(ctx, level))
         start = end
     return dx
-
-
-define_layer(
-    Signature("SPP", param="spp_param"),
-    Traced(spp),
-    Gradient(spp_backward),
-    LayerTraits(dtype_policy="bottoms"),
-    docs=LayerDocs(restrictions="STOCHASTIC needs a plane that is divisible into the bins, as in Caffe."),
-    settings=read_spp,
-)
 
 
 def _spp_key(ctx: Context, level: int) -> jax.Array | None:

@@ -22,9 +22,9 @@ from ...base.human_readable import format_count
 from ..ops.vma import vary_as
 from ..schema.caffe_pb2 import RecurrentParameter
 from .context import Context, ParamSpec
+from .declaration import register
 from .dtype_policy import promote
-from .registry import define_layer
-from .types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
+from .types import Indices, Transform
 
 Arrays = tuple[jax.Array, ...]
 Pair = tuple[jax.Array, jax.Array]
@@ -203,6 +203,18 @@ class Nonlinearity(NamedTuple):
 TANH = Nonlinearity(jnp.tanh, lambda y: 1 - y * y)
 
 
+@register(
+    "RNN",
+    bottoms=(2, 4),
+    tops=(1, 2),
+    param="recurrent_param",
+    stateful=True,
+    indices=Indices((1,)),
+    exempt_from_force_backward=(1,),
+    deviation=STATES_WITHOUT_GRADIENT,
+    blob_names=("weight_x", "bias", "weight_static", "weight_h", "weight_out", "bias_out"),
+    unsupported=UNSUPPORTED_TRANSFORMS,
+)
 def rnn(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> tuple[Arrays, Arrays]:
     """Return o_t = tanh(W_ho h_t + b_o) for every step, where h_t = tanh(W_hh cont_t h_{t-1} + W_xh x_t + b_h).
 
@@ -223,6 +235,7 @@ def run_rnn(
     return s.make_tops(top, (h[-1],))
 
 
+@rnn.params
 def rnn_params(p: RecurrentParameter, *bottoms: Any, ctx: Context) -> list[ParamSpec]:
     n = p.num_output
     state_specs = [
@@ -245,6 +258,7 @@ def _compute_hidden_states(s: RecurrentOperands, nonlinearity: Nonlinearity) -> 
     return lax.scan(step, s.initial_state[0].astype(s.x.dtype), (s.input_projection, s.cont))[1]
 
 
+@rnn.backward
 def rnn_backward(blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any, ctx: Context) -> tuple[Any, ...]:
     return rnn_diffs(ctx, blobs, bottoms, TANH, TANH, y=y, dy=dy)
 
@@ -282,15 +296,6 @@ def rnn_diffs(
     return collect_diffs(s, blobs, bottoms, d, state_diffs)
 
 
-RNN = define_layer(
-    Signature("RNN", bottoms=(2, 4), tops=(1, 2), param="recurrent_param"),
-    Traced(rnn, params=rnn_params, stateful=True),
-    Gradient(rnn_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), deviation=STATES_WITHOUT_GRADIENT),
-    LayerTraits(blob_names=("weight_x", "bias", "weight_static", "weight_h", "weight_out", "bias_out")),
-    docs=LayerDocs(unsupported=UNSUPPORTED_TRANSFORMS),
-)
-
-
 def collect_diffs(
     s: RecurrentOperands, blobs: Arrays, bottoms: Arrays, d_projection: jax.Array, state_diffs: list[jax.Array]
 ) -> tuple[Any, ...]:
@@ -314,6 +319,7 @@ def collect_diffs(
     return blob_diffs, *bottom_diffs, *(None for _ in bottoms[len(bottom_diffs) :])
 
 
+@register("LSTMUnit", bottoms=3, tops=2, indices=Indices((2,)), exempt_from_force_backward=(2,))
 def lstm_unit(c: jax.Array, gates: jax.Array, cont: jax.Array) -> Arrays:
     """Compute one LSTM step: c' = cont * f * c + i * g and h = o * tanh(c'). The tops are c' and h, (1, N, D) each.
 
@@ -326,19 +332,13 @@ def lstm_unit(c: jax.Array, gates: jax.Array, cont: jax.Array) -> Arrays:
     return new_c.astype(c.dtype), h.astype(c.dtype)
 
 
+@lstm_unit.backward
 def lstm_unit_backward(
     c: jax.Array, gates: jax.Array, cont: jax.Array, *, y: Arrays, dy: Arrays
 ) -> tuple[jax.Array, jax.Array, None]:
     dc, dh = (promote(d) for d in dy)
     dc_prev, d_gates = _lstm_unit_diffs(_activate_gates(promote(gates), promote(cont)[..., None]), promote(c), dc, dh)
     return dc_prev, d_gates, None
-
-
-define_layer(
-    Signature("LSTMUnit", bottoms=3, tops=2),
-    Traced(lstm_unit),
-    Gradient(lstm_unit_backward, indices=Indices((2,)), exempt_from_force_backward=(2,)),
-)
 
 
 def _check_lstm_unit(c: tuple[int, ...], gates: tuple[int, ...], cont: tuple[int, ...]) -> None:
@@ -379,6 +379,18 @@ def _lstm_unit_diffs(gates: Arrays, c_prev: jax.Array, dc: jax.Array, dh: jax.Ar
     return dc * f, jnp.concatenate(d_gates, axis=-1)
 
 
+@register(
+    "LSTM",
+    bottoms=(2, 5),
+    tops=(1, 3),
+    param="recurrent_param",
+    stateful=True,
+    indices=Indices((1,)),
+    exempt_from_force_backward=(1,),
+    deviation=STATES_WITHOUT_GRADIENT,
+    blob_names=("weight_x", "bias", "weight_static", "weight_h"),
+    unsupported=UNSUPPORTED_TRANSFORMS,
+)
 def lstm(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> tuple[Arrays, Arrays]:
     """Apply an LSTMUnit in each step. The first top is h, (T, N, num_output).
 
@@ -406,11 +418,13 @@ def run_lstm(s: RecurrentOperands) -> tuple[Arrays, Arrays]:
     return s.make_tops(top, last_state)
 
 
+@lstm.params
 def lstm_params(p: RecurrentParameter, *bottoms: Any, ctx: Context) -> list[ParamSpec]:
     weight_spec = ParamSpec((4 * p.num_output, p.num_output), p.weight_filler, name="weight_h")
     return declare_params(ctx, 2, 4 * p.num_output, bottoms, [weight_spec])
 
 
+@lstm.backward
 def lstm_backward(blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any, ctx: Context) -> tuple[Any, ...]:
     s = read_operands(ctx, 2, blobs, bottoms)
     top, d_top = (v[0] if s.exposes_states else v for v in (y, dy))
@@ -449,12 +463,3 @@ def gate_diffs(s: RecurrentOperands, top: jax.Array, d_top: jax.Array, limit: fl
 def _previous_hidden(s: RecurrentOperands, top: jax.Array) -> jax.Array:
     """Return the hidden state before each step, (T, N, D), given the state `top` after each step."""
     return jnp.concatenate([s.initial_state[0][None].astype(top.dtype), top[:-1]])
-
-
-define_layer(
-    Signature("LSTM", bottoms=(2, 5), tops=(1, 3), param="recurrent_param"),
-    Traced(lstm, params=lstm_params, stateful=True),
-    Gradient(lstm_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), deviation=STATES_WITHOUT_GRADIENT),
-    LayerTraits(blob_names=("weight_x", "bias", "weight_static", "weight_h")),
-    docs=LayerDocs(unsupported=UNSUPPORTED_TRANSFORMS),
-)

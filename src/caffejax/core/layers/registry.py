@@ -22,7 +22,6 @@ from typing import Any
 from ...base.errors import UNKNOWN_TYPE, GraphError, describe_type, did_you_mean
 from ..schema.caffe_pb2 import LayerParameter
 from ..schema.fork_fields import sets_fork_field
-from .layer_kinds import Function
 from .packages import iterate_packages, list_own_packages
 from .types import (
     Gradient,
@@ -45,24 +44,21 @@ _modules: dict[str, tuple[str, Any]] = {}  # name and spec of the module that re
 _builtin_types: list[LayerType] = []  # types of this package, including variants
 
 
-def register(layer_type: LayerType) -> LayerType:
-    """Register a layer type by its name, and return the type.
+def add_type(layer_type: LayerType, module: str) -> None:
+    """Add a type to the registry; see `declaration.register`.
 
-    A type that is registered in `__main__`, such as in a cell of a notebook, or by a module that is reloaded, replaces
-    the type with the same name that the same module registered before.
-
-    Raises:
-        ValueError: if the name is already registered, or LayerParameter lacks the parameter message of the type.
-        TypeError: if the value is not a LayerType, or one of its parts has the wrong type.
+    Args:
+        layer_type: the type.
+        module: the name of the module that declares it. A type of `__main__`, such as a cell of a notebook, or of a
+            module that is reloaded, replaces the type with the same name that the same module registered before.
     """
-    _validate(layer_type)
-    module = sys._getframe(1).f_globals.get("__name__", "")
-    # a module that is reloaded has a new spec of the same name; `__main__` has none
-    module_spec = sys._getframe(1).f_globals.get("__spec__")
+    validate(layer_type)
+    module_spec = getattr(sys.modules.get(module), "__spec__", None)
     names = (layer_type.name, *layer_type.signature.aliases)
     for name in () if _is_own_module(module) else names:  # this package's index has no name twice
         _import_indexed(name)
     previous_module, previous_spec = _modules.get(layer_type.name, (None, None))
+    # a module that is reloaded has a new spec of the same name; `__main__` may have none
     if module == previous_module and (module == "__main__" or module_spec is not previous_spec):
         previous = _types.pop(layer_type.name, layer_type)
         for alias in previous.signature.aliases:
@@ -75,7 +71,15 @@ def register(layer_type: LayerType) -> LayerType:
         _note_as_builtin(layer_type)
     else:
         _modules[layer_type.name] = module, module_spec
-    return layer_type
+
+
+def replace_type(previous: LayerType, layer_type: LayerType) -> None:
+    """Put a type in the place of a type of the same name in the registry, if it is there."""
+    validate(layer_type)
+    if is_builtin(previous):
+        _note_as_builtin(layer_type)
+    if _types.get(previous.name) is previous:
+        _types[previous.name] = layer_type
 
 
 def register_variants(
@@ -106,7 +110,7 @@ def register_variants(
             selection_doc=f"{others.selection_doc} {selection_doc}".strip(),
         ),
     )
-    _validate(united_type)
+    validate(united_type)
     _plain_types[name], _types[name] = plain, united_type
     if _is_own_module(sys._getframe(1).f_globals.get("__name__", "")):
         _note_as_builtin(united_type)
@@ -122,18 +126,6 @@ def _note_as_builtin(layer_type: LayerType) -> None:
     _builtin_types.extend([layer_type, *(impl.types.values() if isinstance(impl, Variants) else ())])
 
 
-def define_layer(
-    signature: Signature,
-    implementation: Implementation,
-    gradient: Gradient = Gradient(),
-    traits: LayerTraits = LayerTraits(),
-    docs: LayerDocs = LayerDocs(),
-    settings: Function | None = None,
-) -> LayerType:
-    """Register a `LayerType` of this package with these attributes, and return it."""
-    return register(LayerType(signature, implementation, gradient, traits, docs, settings))
-
-
 def is_builtin(layer_type: LayerType) -> bool:
     """Return whether a type is defined in this package, not by a user or another package."""
     return any(layer_type is builtin for builtin in _builtin_types)
@@ -142,7 +134,7 @@ def is_builtin(layer_type: LayerType) -> bool:
 @contextlib.contextmanager
 def register_temporarily(layer_type: LayerType) -> Iterator[LayerType]:
     """Register a layer type in a `with` block, where it replaces any type of the same name, and yield the type."""
-    _validate(layer_type)
+    validate(layer_type)
     _import_all()  # in the block, the module of a type with this name could not register it
     previous = _types.get(layer_type.name)
     _types[layer_type.name] = layer_type
@@ -164,7 +156,8 @@ _FIELDS: Mapping[str, Any] = {
 }
 
 
-def _validate(layer_type: Any) -> None:
+def validate(layer_type: Any) -> None:
+    """Raise an error with the type's name if its parts contradict each other, or have the wrong types."""
     if not isinstance(layer_type, LayerType):
         raise TypeError(f"a layer type must be a LayerType, not {describe_type(layer_type)}")
     for field, expected in _FIELDS.items():
@@ -179,7 +172,7 @@ def _validate(layer_type: Any) -> None:
                 raise ValueError(
                     f"all variants of layer type '{layer_type.name}' must have this name, not '{variant.name}'"
                 )
-            _validate(variant)
+            validate(variant)
     signature = layer_type.signature
     if isinstance(layer_type.settings, type):
         if not is_dataclass(layer_type.settings) or any(

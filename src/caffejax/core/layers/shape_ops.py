@@ -15,14 +15,22 @@ from ...base.human_readable import format_count
 from ..ops.elementwise import concatenate_channels
 from ..schema.caffe_pb2 import ConcatParameter, FlattenParameter, ReshapeParameter, TileParameter
 from .context import Context, Shape
+from .declaration import register
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, is_after_first_axis, no_gradient, pointwise_window
-from .registry import define_layer
-from .types import Gradient, LayerTraits, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
 
+@register(
+    "Concat",
+    bottoms=(1, None),
+    param="concat_param",
+    row_wise=lambda p: (p.concat_dim if p.HasField("concat_dim") else p.axis) > 0,
+    data_movement="all",
+    dtype_policy="bottoms",
+    accepts_integers=True,
+)
 def concat(p: ConcatParameter, *xs: jax.Array, fast: bool) -> jax.Array:
     """Concatenate the bottoms along `axis` (old name: `concat_dim`). Their other axes must be equal.
 
@@ -43,6 +51,7 @@ def concat(p: ConcatParameter, *xs: jax.Array, fast: bool) -> jax.Array:
     return jnp.concatenate(xs, axis)
 
 
+@concat.top_shapes
 def concat_top_shapes(p: ConcatParameter, *xs: Any) -> list[Shape] | None:
     axis, first_shape = concat_axis(p, xs), xs[0].shape
     if len({(*x.shape[:axis], *x.shape[axis + 1 :]) for x in xs}) > 1 or any(
@@ -52,23 +61,11 @@ def concat_top_shapes(p: ConcatParameter, *xs: Any) -> list[Shape] | None:
     return [(*first_shape[:axis], sum(x.shape[axis] for x in xs), *first_shape[axis + 1 :])]
 
 
+@concat.backward
 def concat_backward(p: ConcatParameter, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, ...]:
     axis = concat_axis(p, xs)
     ends = np.cumsum([x.shape[axis] for x in xs])
     return tuple(jax.lax.slice_in_dim(dy, end - x.shape[axis], end, axis=axis) for x, end in zip(xs, ends, strict=True))
-
-
-define_layer(
-    Signature("Concat", bottoms=(1, None), param="concat_param"),
-    Traced(concat, top_shapes=concat_top_shapes),
-    Gradient(concat_backward),
-    LayerTraits(
-        row_wise=lambda p: (p.concat_dim if p.HasField("concat_dim") else p.axis) > 0,
-        data_movement="all",
-        dtype_policy="bottoms",
-        accepts_integers=True,
-    ),
-)
 
 
 def concat_axis(p: ConcatParameter, xs: Sequence[Any]) -> int:
@@ -77,23 +74,35 @@ def concat_axis(p: ConcatParameter, xs: Sequence[Any]) -> int:
     return canonical_axis(p.concat_dim if p.HasField("concat_dim") else p.axis, xs[0].shape)
 
 
+@register(
+    "Split",
+    tops=(1, None),
+    in_place=False,
+    top_shapes=lambda x, *, num_tops: [x.shape] * num_tops,
+    data_movement="all",
+    elementwise=True,
+    dtype_policy="bottoms",
+    accepts_integers=True,
+)
 def split(x: jax.Array, *, num_tops: int) -> tuple[jax.Array, ...]:
     """Return a copy of the bottom for each top. Split layers are inserted where several layers read a blob."""
     return (x,) * num_tops
 
 
+@split.backward
 def split_backward(x: jax.Array, *, y: object, dy: object) -> jax.Array:
     return jnp.sum(jnp.stack(as_tuple(dy)), axis=0)
 
 
-define_layer(
-    Signature("Split", tops=(1, None), in_place=False),
-    Traced(split, top_shapes=lambda x, *, num_tops: [x.shape] * num_tops),
-    Gradient(split_backward),
-    LayerTraits(data_movement="all", elementwise=True, dtype_policy="bottoms", accepts_integers=True),
+@register(
+    "Slice",
+    tops=(1, None),
+    param="slice_param",
+    row_wise=lambda p: (p.slice_dim if p.HasField("slice_dim") else p.axis) > 0,
+    data_movement="some",
+    dtype_policy="bottoms",
+    accepts_integers=True,
 )
-
-
 def slice_(x: jax.Array, *, ctx: Context) -> Arrays:
     """Split the bottom along `axis` (old name: `slice_dim`) at each slice_point, by default into equal parts.
 
@@ -103,25 +112,13 @@ def slice_(x: jax.Array, *, ctx: Context) -> Arrays:
     return tuple(jnp.split(x, points, axis))
 
 
+@slice_.backward
 def slice_backward(x: jax.Array, *, y: object, dy: jax.Array | Arrays, ctx: Context) -> jax.Array:
     axis, points = slice_points(ctx, x.shape)
     dx = jnp.zeros_like(x)
     for start, diff in zip([0, *points], as_tuple(dy), strict=True):
         dx = jax.lax.dynamic_update_slice_in_dim(dx, diff, start, axis)
     return dx
-
-
-define_layer(
-    Signature("Slice", tops=(1, None), param="slice_param"),
-    Traced(slice_),
-    Gradient(slice_backward),
-    LayerTraits(
-        row_wise=lambda p: (p.slice_dim if p.HasField("slice_dim") else p.axis) > 0,
-        data_movement="some",
-        dtype_policy="bottoms",
-        accepts_integers=True,
-    ),
-)
 
 
 def slice_points(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
@@ -149,6 +146,16 @@ def slice_points(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
     return axis, points
 
 
+@register(
+    "Flatten",
+    param="flatten_param",
+    in_place=False,
+    top_shapes=lambda p, x: [_flattened_shape(p, x.shape)],
+    row_wise=is_after_first_axis,
+    data_movement="all",
+    dtype_policy="bottoms",
+    accepts_integers=True,
+)
 def flatten(p: FlattenParameter, x: jax.Array) -> jax.Array:
     """Merge the axes from `axis` to `end_axis` into one: (N, C, H, W) to (N, C * H * W) by default.
 
@@ -164,19 +171,22 @@ def _flattened_shape(p: FlattenParameter, shape: Shape) -> Shape:
     return (*shape[:start], math.prod(shape[start:end]), *shape[end:])
 
 
+@flatten.backward
 def flatten_or_reshape_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     """Return the top's gradient in the shape of the bottom. Caffe shares one array of gradients between both."""
     return dy.reshape(x.shape)
 
 
-define_layer(
-    Signature("Flatten", param="flatten_param", in_place=False),
-    Traced(flatten, top_shapes=lambda p, x: [_flattened_shape(p, x.shape)]),
-    Gradient(flatten_or_reshape_backward),
-    LayerTraits(row_wise=is_after_first_axis, data_movement="all", dtype_policy="bottoms", accepts_integers=True),
+@register(
+    "Reshape",
+    param="reshape_param",
+    in_place=False,
+    top_shapes=lambda p, x: [_resolve_shape(p, x.shape)],
+    backward=flatten_or_reshape_backward,
+    data_movement="all",
+    dtype_policy="bottoms",
+    accepts_integers=True,
 )
-
-
 def reshape(p: ReshapeParameter, x: jax.Array) -> jax.Array:
     """Replace `num_axes` axes of the bottom from `axis` on with `shape`, where 0 copies a size and one -1 is inferred.
 
@@ -186,16 +196,9 @@ def reshape(p: ReshapeParameter, x: jax.Array) -> jax.Array:
     return x.reshape(_resolve_shape(p, x.shape))
 
 
+@reshape.row_wise
 def _keeps_first_axis(p: ReshapeParameter) -> bool:
     return bool(p.axis > 0 or (p.axis == 0 and p.num_axes != 0 and p.shape.dim and p.shape.dim[0] == 0))
-
-
-define_layer(
-    Signature("Reshape", param="reshape_param", in_place=False),
-    Traced(reshape, top_shapes=lambda p, x: [_resolve_shape(p, x.shape)]),
-    Gradient(flatten_or_reshape_backward),
-    LayerTraits(row_wise=_keeps_first_axis, data_movement="all", dtype_policy="bottoms", accepts_integers=True),
-)
 
 
 def _resolve_shape(p: ReshapeParameter, shape: Shape) -> Shape:
@@ -225,6 +228,14 @@ def _resolve_shape(p: ReshapeParameter, shape: Shape) -> Shape:
     return tuple(new_shape)
 
 
+@register(
+    "Tile",
+    param="tile_param",
+    row_wise=is_after_first_axis,
+    dtype_policy="bottoms",
+    accepts_integers=True,
+    receptive_window=pointwise_window,
+)
 def tile(p: TileParameter, x: jax.Array) -> jax.Array:
     """Repeat the bottom `tiles` times along `axis`, whose size is multiplied by `tiles` (tile_layer.cpp)."""
     axis = canonical_axis(p.axis, x.shape)
@@ -233,33 +244,17 @@ def tile(p: TileParameter, x: jax.Array) -> jax.Array:
     return repeated_x.reshape(*x.shape[:axis], p.tiles * x.shape[axis], *x.shape[axis + 1 :])
 
 
+@tile.backward
 def tile_backward(p: TileParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     axis = canonical_axis(p.axis, x.shape)
     diffs = dy.reshape(*x.shape[:axis], p.tiles, *x.shape[axis:])
     return jnp.sum(promote(diffs), axis=axis)
 
 
-define_layer(
-    Signature("Tile", param="tile_param"),
-    Traced(tile),
-    Gradient(tile_backward),
-    LayerTraits(
-        row_wise=is_after_first_axis, dtype_policy="bottoms", accepts_integers=True, receptive_window=pointwise_window
-    ),
-)
-
-
+@register("Silence", bottoms=(1, None), tops=0, backward=no_gradient, dtype_policy="bottoms", accepts_integers=True)
 def silence(*xs: jax.Array) -> Arrays:
     """Mark the bottoms as read, so that they are not outputs of the net (silence_layer.cpp).
 
     The layer has no tops.
     """
     return ()
-
-
-define_layer(
-    Signature("Silence", bottoms=(1, None), tops=0),
-    Traced(silence),
-    Gradient(no_gradient),
-    LayerTraits(dtype_policy="bottoms", accepts_integers=True),
-)

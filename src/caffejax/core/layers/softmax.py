@@ -14,6 +14,7 @@ import numpy as np
 from ...base.errors import require
 from ..schema.caffe_pb2 import SoftmaxParameter
 from .context import Context, Shape
+from .declaration import register
 from .dtype_policy import promote
 from .helpers import canonical_axis, is_after_first_axis, pointwise_window_along
 from .loss_helpers import (
@@ -28,33 +29,44 @@ from .loss_helpers import (
     straight_through,
     valid_label_mask,
 )
-from .registry import define_layer
-from .types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from .types import Indices
 
 LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # smaller log-probabilities are clamped to it
 
 
+@register(
+    "Softmax",
+    param="softmax_param",
+    row_wise=is_after_first_axis,
+    receptive_window=pointwise_window_along(lambda p: p.axis),
+)
 def softmax(p: SoftmaxParameter, x: jax.Array) -> jax.Array:
     """Return exp(x) divided by its sum along `axis`. The top has the shape of the bottom (softmax_layer.cpp)."""
     return jax.nn.softmax(promote(x), canonical_axis(p.axis, x.shape)).astype(x.dtype)
 
 
+@softmax.top_shapes
 def softmax_top_shapes(p: SoftmaxParameter, x: Any) -> list[Shape] | None:
     return [x.shape] if 0 <= p.axis < len(x.shape) else None
 
 
+@softmax.backward
 def softmax_backward(p: SoftmaxParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return y * (dy - jnp.sum(dy * y, axis=p.axis, keepdims=True))
 
 
-SOFTMAX = define_layer(
-    Signature("Softmax", param="softmax_param"),
-    Traced(softmax, top_shapes=softmax_top_shapes),
-    Gradient(softmax_backward),
-    LayerTraits(row_wise=is_after_first_axis, receptive_window=pointwise_window_along(lambda p: p.axis)),
+@register(
+    "SoftmaxWithLoss",
+    bottoms=2,
+    param="softmax_param",
+    loss=True,
+    indices=Indices((1,), num_classes_along_axis, ignored_label),
+    exempt_from_force_backward=(1,),
+    deviation="Probabilities are clamped to at least FLT_MIN, which the gradient ignores.",
+    takes_logits=True,
+    counts_rows=is_after_first_axis,
+    restrictions="A second top (the softmax) is an error, as in BVLC Caffe; add a Softmax layer.",
 )
-
-
 def softmax_with_loss(scores: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the mean of -log softmax(scores)[label], a scalar (softmax_loss_layer.cpp).
 
@@ -77,26 +89,13 @@ def select_label_log_probs(log_prob: jax.Array, is_label: jax.Array, axis: int) 
     return jnp.where(jnp.any(is_label, axis), jnp.sum(jnp.where(is_label, log_prob, 0), axis), jnp.nan)
 
 
+@softmax_with_loss.backward
 def softmax_with_loss_backward(
     scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
     axis, log_prob, is_label, valid, divisor = softmax_loss_parts(ctx, scores, labels)
     diff = jnp.where(jnp.expand_dims(valid, axis), jnp.exp(log_prob) - is_label, 0)
     return (dy * diff / divisor).astype(scores.dtype), None
-
-
-SOFTMAX_WITH_LOSS = define_layer(
-    Signature("SoftmaxWithLoss", bottoms=2, param="softmax_param", loss=True),
-    Traced(softmax_with_loss),
-    Gradient(
-        softmax_with_loss_backward,
-        indices=Indices((1,), num_classes_along_axis, ignored_label),
-        exempt_from_force_backward=(1,),
-        deviation="Probabilities are clamped to at least FLT_MIN, which the gradient ignores.",
-    ),
-    LayerTraits(takes_logits=True, counts_rows=is_after_first_axis),
-    docs=LayerDocs(restrictions="A second top (the softmax) is an error, as in BVLC Caffe; add a Softmax layer."),
-)
 
 
 def softmax_loss_parts(

@@ -1,29 +1,4 @@
-"""Descriptions of layer types: frozen dataclasses, whose values are set once, where a type is registered.
-
-`define_layer` makes a `LayerType` from such values and registers it. Other packages call `register(LayerType(...))`.
-
-    def unit_rows(ctx, blobs, x):             # forward: arrays in, the top (or a tuple of tops) out
-        ...
-
-    def unit_rows_params(ctx, x):             # the blobs that the layer has, from the bottoms' shapes
-        ...
-
-    def unit_rows_backward(ctx, blobs, x, *, y, dy):  # Caffe's Backward, written by hand
-        ...
-
-    define_layer(
-        Signature("UnitRows", in_place=False),
-        Traced(unit_rows, params=unit_rows_params),
-        Gradient(unit_rows_backward),
-        LayerTraits(row_wise=True),
-        LayerDocs(restrictions="Bottoms with two axes only."),
-    )
-
-Forward takes the layer's `Context`, its blobs as one tuple if the type declares `params`, and its bottoms. A backward
-rule takes the same arguments, the result of forward (`y`) and the gradients of the tops (`dy`). Like `jax.vjp` of
-forward, it returns one gradient for each argument after `ctx`, where None stands for zero. With one top, `y` and `dy`
-are arrays, else tuples of arrays.
-"""
+"""Descriptions of layer types: frozen dataclasses, whose values are set once, by `declaration.register`."""
 
 from __future__ import annotations
 
@@ -37,7 +12,6 @@ from .data_source import Position
 from .layer_kinds import (
     CallerInput,
     Function,
-    Fusion,
     HostFunction,
     OutputFiles,
     PerLayer,
@@ -53,7 +27,6 @@ __all__ = [
     "ChannelAffine",
     "DataMovement",
     "DtypePolicy",
-    "Fusion",
     "Gradient",
     "HostFunction",
     "Implementation",
@@ -187,9 +160,9 @@ class Indices:
 
     Attributes:
         bottoms: the positions of these bottoms among all bottoms, where -1 is the last bottom.
-        num_classes: `num_classes(ctx, *bottoms)` returns the number of classes n, or None if the shapes do not
+        num_classes: `num_classes(*bottoms)` returns the number of classes n, or None if the shapes do not
             determine it. Values of the first of these bottoms must be in 0 .. n - 1. Bottoms have `.shape`.
-        ignore_label: `ignore_label(ctx)` returns a value outside 0 .. n - 1 that is allowed and has no effect, or None
+        ignore_label: `ignore_label()` returns a value outside 0 .. n - 1 that is allowed and has no effect, or None
             if all such values are errors.
         gathers: whether the values are indices of rows of an array. Forward then returns NaN for values out of range,
             and checks report such values. Otherwise the values are class numbers.
@@ -197,7 +170,7 @@ class Indices:
             instead of an error. It is set for coordinates and weights that trained layers may compute.
         counts_ignored: for metrics, whether a label out of range that a different layer ignores counts as incorrect,
             with a warning. Other labels out of range are errors.
-        sample: `sample(ctx, random, *bottoms)` returns random values for the last of these bottoms, for tests. It is
+        sample: `sample(random, *bottoms)` returns random values for the last of these bottoms, for tests. It is
             set where random integers would be meaningless, as for boxes. Bottoms have `.shape`.
     """
 
@@ -223,10 +196,10 @@ class Gradient:
     """The gradient of a layer type.
 
     Attributes:
-        backward: the hand-written Backward rule (see the module docstring), or None if the type relies on autodiff.
+        backward: the hand-written Backward rule (see `declaration`), or None if the type relies on autodiff.
         overrides_autodiff: whether nets use the rule instead of autodiff, because Caffe's gradient is not the
             derivative of forward.
-        exists: False if Caffe has no backward pass for the type, so that it is an error to request a gradient.
+        differentiable: False if Caffe has no backward pass for the type, so that it is an error to request a gradient.
         indices: the bottoms that hold labels or indices.
         exempt_from_force_backward: positions of bottoms that `force_backward` skips, such as the labels of a loss.
         deviation: a description of the difference between Caffe's gradient and the derivative, if forward stops
@@ -241,7 +214,7 @@ class Gradient:
 
     backward: Function | None = None
     overrides_autodiff: bool = False
-    exists: bool = True
+    differentiable: bool = True
     indices: Indices = Indices(())
     exempt_from_force_backward: tuple[int, ...] = ()
     deviation: str = ""
@@ -254,9 +227,9 @@ class ChannelAffine:
     """Functions for layers that compute y = factor * x + bias for each channel, so that they can be fused or folded.
 
     Attributes:
-        applies: `applies(ctx, shapes, axis, channels)` returns whether a layer computes exactly this, where the
+        applies: `applies(shapes, axis, channels)` returns whether a layer computes exactly this, where the
             `channels` channels are along `axis` of its bottom. `shapes` are the shapes of its blobs.
-        factor_and_bias: `factor_and_bias(ctx, blobs)` returns the factor and the bias, (channels,) each, of a layer for
+        factor_and_bias: `factor_and_bias(blobs)` returns the factor and the bias, (channels,) each, of a layer for
             which `applies` is true. They are NumPy arrays, without compilation, if the blobs are NumPy arrays, and JAX
             arrays otherwise.
     """
@@ -275,18 +248,18 @@ class LayerTraits:
         elementwise: whether each element of the tops depends only on the elements of the bottoms at the same position,
             and not on the position, so that the order of the axes makes no difference. This implies `row_wise`.
         row_wise: whether each row (index along axis 0) of the tops depends only on the same row of the bottoms, and not
-            on the number of rows. If this depends on the layer's settings, a function `row_wise(ctx)` that returns it.
+            on the number of rows. If this depends on the layer's settings, a function `row_wise()` that returns it.
         row_bottoms: the positions of the bottoms to which `row_wise` and `counts_rows` apply; a row of the tops may
             depend on all values of the bottoms that are not listed. Default: all bottoms.
-        is_relu: `is_relu(ctx)` returns whether the layer computes exactly max(x, 0).
+        is_relu: `is_relu()` returns whether the layer computes exactly max(x, 0).
         channel_affine: a `ChannelAffine` for types that can compute factor * x + bias for each channel, such as Scale,
             or None for other types.
         depends_only_on_shapes: whether the tops depend only on the shapes of the bottoms, as in PriorBox.
         fold_scale_bias: a function for types whose tops along axis 1 are products with a weight, or None for other
-            types. `fold_scale_bias(ctx, blobs, factor, bias)` returns the LayerParameter and the blobs of a layer that
+            types. `fold_scale_bias(blobs, factor, bias)` returns the LayerParameter and the blobs of a layer that
             computes factor * top + bias, or None if the settings do not allow it. Factor and bias have shape
             (channels,) or ().
-        is_identity: `is_identity(ctx)` returns whether every top equals the bottom.
+        is_identity: `is_identity()` returns whether every top equals the bottom.
         data_movement: the values of the bottoms that the tops hold unchanged: "all", "some", or "nothing" (the tops are
             computed).
         dtype_policy: the dtype in which the type computes in a bfloat16 net: "float32", "bottoms" (the dtype of the
@@ -295,7 +268,7 @@ class LayerTraits:
             to float32. Otherwise integers are an error, except in the bottoms of `Indices`.
         spatial_map: the position of the bottom's pixels in the top: the "same" (implied by `elementwise`), "windows"
             (each pixel of the top is computed from a window), "transposed" windows, "cropped", or "unknown".
-        window: `window(ctx, bottom)` returns the `Window` if `spatial_map` is "windows" or "transposed". The bottom has
+        window: `window(bottom)` returns the `Window` if `spatial_map` is "windows" or "transposed". The bottom has
             `.shape`.
         receptive_window: a function for types whose top has the bottom's height and width. `receptive_window(ctx,
             bottom)` returns the `Window` of bottom pixels on which a top pixel depends, or None for the whole plane.
@@ -305,14 +278,14 @@ class LayerTraits:
         blob_names: the names of the blobs in the order in which Caffe's files store them; a layer may lack some. Types
             with at most one blob need none. Weights are converted by it without the net's shapes.
         convert_stored: a function for types whose blobs files of older versions and forks store in another order or
-            shape, or None for other types. `convert_stored(ctx, blobs)` takes the blobs of a file, of which some may be
+            shape, or None for other types. `convert_stored(blobs)` takes the blobs of a file, of which some may be
             None, and returns them in the order and the shapes that the layer has, and a warning or None.
         top_is_param: whether the top is the layer's first blob itself, with one memory, as in Parameter.
         pads_rows: whether the tops have the maximum number of rows, along the axis before the last. Padding rows come
             last and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
         counts_rows: whether the bottoms may have rows of padding, which are zeros after the first `ctx.num_rows` rows
             and leave the tops and the gradients unchanged. If this depends on the layer's settings, a function
-            `counts_rows(ctx)`. Types with `row_wise` need no count.
+            `counts_rows()`. Types with `row_wise` need no count.
         row_tops: for a type with `counts_rows`, the positions of the tops that have the bottoms' rows.
         takes_one_image: whether the layer takes a single image, so that training on several devices, with an image for
             each, computes the losses of several passes, see `ComputeConfig.joins_batches`.
@@ -321,7 +294,7 @@ class LayerTraits:
         takes_logits: whether the tops depend on the first bottom only through its softmax over the classes, so that the
             first bottom holds scores, not probabilities.
         label_axis: a function for types whose top may hold indices of classes, as in ArgMax, or None for other types.
-            `label_axis(ctx)` returns the axis of the bottom along which the top holds indices, or None if the top also
+            `label_axis()` returns the axis of the bottom along which the top holds indices, or None if the top also
             holds other values.
     """
 
@@ -386,7 +359,7 @@ class LayerDocs:
 
 @dataclass(frozen=True)
 class LayerType:
-    """The definition of a layer type, which `register` takes; see the module docstring.
+    """The definition of a layer type, which `declaration.register` makes.
 
     Attributes:
         signature: the name, the numbers of bottoms and tops, and the settings.
@@ -396,10 +369,10 @@ class LayerType:
         gradient: the backward pass.
         traits: properties that the compiler uses.
         docs: documentation of the type.
-        settings: `settings(ctx)` reads and validates the layer's parameter message and returns a frozen value, which
+        settings: `settings(p)` returns a frozen value of what the layer's parameter message `p` means, which
             `Context.settings` computes once for each layer. It may be a dataclass whose fields have defaults: layers
-            then set them in `python_param { param_str: "..." }`. It is None if the type's functions read
-            `Context.param` directly.
+            then set them in `python_param { param_str: "..." }`. It is None if the settings are the message itself.
+        check: `check(p)` raises a LayerError if settings are invalid. It is called once for each layer.
     """
 
     signature: Signature
@@ -408,6 +381,7 @@ class LayerType:
     traits: LayerTraits = LayerTraits()
     docs: LayerDocs = LayerDocs()
     settings: Function | type | None = None
+    check: Function | None = None
 
     @property
     def name(self) -> str:
@@ -445,7 +419,7 @@ class LayerType:
     @property
     def is_metric(self) -> bool:
         """True if the type compares with labels and has no backward pass, as in Accuracy."""
-        return bool(self.gradient.indices.bottoms) and not self.gradient.exists
+        return bool(self.gradient.indices.bottoms) and not self.gradient.differentiable
 
     @property
     def params(self) -> Function | None:
@@ -459,9 +433,9 @@ class LayerType:
         return {variant.traits.blob_names for variant in variants}
 
     @property
-    def fusion(self) -> Fusion | None:
-        """The `Fusion` of layers of this type with the layers after them, or None if they cannot be fused."""
-        return self.implementation.fusion if isinstance(self.implementation, Traced) else None
+    def count_fusible(self) -> Function | None:
+        """See `Traced.count_fusible`; None if layers cannot be fused."""
+        return self.implementation.count_fusible if isinstance(self.implementation, Traced) else None
 
     @property
     def instance(self) -> Any:
@@ -481,7 +455,7 @@ class LayerType:
     @property
     def has_backward(self) -> bool:
         """True if the type has a gradient, by its rule or by autodiff. Host layers have no autodiff."""
-        return self.gradient.exists and (self.gradient.backward is not None or not self.on_host)
+        return self.gradient.differentiable and (self.gradient.backward is not None or not self.on_host)
 
     @property
     def stops_gradients(self) -> bool:

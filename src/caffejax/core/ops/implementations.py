@@ -32,7 +32,7 @@ def declare_provider(module: str) -> None:
     _PROVIDERS.append(module)
 
 
-def register(platform: Platform, forms: Mapping[Operation, Any]) -> None:
+def register_forms(platform: Platform, forms: Mapping[Operation, Any]) -> None:
     """Register forms of operations for a platform.
 
     Args:

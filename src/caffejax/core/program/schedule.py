@@ -319,8 +319,9 @@ def _fused_steps(graph: Graph, layers: Sequence[Layer]) -> Iterator[Step]:
 
 def _num_fused(graph: Graph, layer: Layer, later_layers: Sequence[Layer]) -> int:
     """Return the number of layers in `later_layers`, the layers after `layer`, that are fused with it."""
+    count_fusible = layer.type.count_fusible
     if (
-        layer.type.fusion is None
+        count_fusible is None
         or not layer.context.fast
         or layer.context.compute_config.backward == "rules"
         or any(layer.loss_weights)
@@ -334,7 +335,7 @@ def _num_fused(graph: Graph, layer: Layer, later_layers: Sequence[Layer]) -> int
     ]
     if not epilogues:
         return 0
-    return layer.context.call(layer.type.fusion.count_fusible, graph.blobs[layer.bottoms[0]], epilogues)
+    return layer.context.call(count_fusible, graph.blobs[layer.bottoms[0]], epilogues)
 
 
 def _is_epilogue(layer: Layer, later_layer: Layer) -> bool:

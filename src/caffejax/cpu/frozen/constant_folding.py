@@ -13,7 +13,7 @@ import numpy as np
 from ...core.graph import Graph, Layer, Param, Slot
 from ...core.layers import ParamSpec, Traced
 from ...core.layers.shape_ops import concat, concat_axis
-from ...core.ops.implementations import find_form, register
+from ...core.ops.implementations import find_form, register_forms
 from ...core.program import PassInputs, VariableTrees, compute_part
 from ...core.program.schedule import make_part
 from ...core.schema.caffe_pb2 import ConcatParameter
@@ -209,4 +209,4 @@ def _concat_on_host(p: ConcatParameter, *xs: np.ndarray) -> np.ndarray:
     return np.concatenate(xs, concat_axis(p, xs))
 
 
-register("host", {concat: _concat_on_host})
+register_forms("host", {concat: _concat_on_host})

@@ -14,13 +14,14 @@ from jax import lax
 from ...base.errors import require
 from ...core.layers.context import Context, ParamSpec, Shape
 from ...core.layers.convolution import ConvolutionOp
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import reject_fields
 from ...core.layers.loss_helpers import one_hot_mask, require_same_batch_size
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.types import Indices
 from ...core.ops.host_constant import host_constant
 from ...core.ops.window import Window
+from ...core.schema.caffe_pb2 import ConvolutionParameter
 
 TEMPORAL_FIELDS = ("kernel_depth", "temporal_stride", "temporal_pad")  # fields that C3D 1.0 adds to the 2D messages
 
@@ -101,6 +102,22 @@ def _read_number(p: Any, name: str, default: int | None = None) -> int:
 Arrays = tuple[jax.Array, ...]
 
 
+_RESTRICTIONS = "`group` is ignored, as in the fork. filter_group, which only splits the work, has no effect."
+
+
+@register(
+    "Convolution3D",
+    param="convolution_param",
+    further_params=("convolution3d_param",),
+    fork_settings=TEMPORAL_FIELDS,
+    overwrites_diffs=True,
+    row_wise=True,
+    dtype_policy="products",
+    weight_axes=5,
+    blob_names=("weight", "bias"),
+    origin="C3D",
+    restrictions=_RESTRICTIONS,
+)
 def convolution3d(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Cross-correlate (N, C, length, height, width) with a kernel over length, height and width.
 
@@ -113,11 +130,13 @@ def convolution3d(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     return volume_convolution_op(ctx, x)(x, weight, *(b.reshape(-1) for b in bias))
 
 
+@convolution3d.params
 def convolution3d_params(x: Any, *, ctx: Context) -> list[ParamSpec]:
     p, c = _read_param(ctx), volume_convolution_op(ctx, x)
     return _weight_and_bias_specs(p, (p.num_output, x.shape[1], *c.window.kernel), p.bias_term)
 
 
+@convolution3d.backward
 def convolution3d_backward(
     blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Arrays, jax.Array]:
@@ -127,6 +146,19 @@ def convolution3d_backward(
     return (c.weight_diff(x, dy), *d_bias), c.transpose(dy, weight, c.spatial_shape(x))
 
 
+@register(
+    "Deconvolution3D",
+    param="convolution_param",
+    further_params=("convolution3d_param",),
+    fork_settings=TEMPORAL_FIELDS,
+    overwrites_diffs=True,
+    row_wise=True,
+    dtype_policy="products",
+    weight_axes=5,
+    blob_names=("weight", "bias"),
+    origin="C3D",
+    restrictions=_RESTRICTIONS,
+)
 def deconvolution3d(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Apply the transpose of Convolution3D: multiply the kernel by each value, and add products where windows overlap.
 
@@ -140,11 +172,13 @@ def deconvolution3d(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     return c.add_bias(c.transpose(x, weight, _transposed_size(c, x)), *(b.reshape(-1) for b in bias))
 
 
+@deconvolution3d.params
 def deconvolution3d_params(p: ConvolutionParameter, x: Any, *, ctx: Context) -> list[ParamSpec]:
     volume, c = _read_param(ctx), volume_convolution_op(ctx, x)
     return _weight_and_bias_specs(volume, (x.shape[1], volume.num_output, *c.window.kernel), p.bias_term)
 
 
+@deconvolution3d.backward
 def deconvolution3d_backward(
     blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Arrays, jax.Array]:
@@ -152,34 +186,6 @@ def deconvolution3d_backward(
     c = volume_convolution_op(ctx, x)
     d_bias = (c.bias_diff(dy).reshape(b.shape) for b in bias)
     return (c.weight_diff(dy, x), *d_bias), c(dy, weight)
-
-
-_RESTRICTIONS = "`group` is ignored, as in the fork. filter_group, which only splits the work, has no effect."
-
-define_layer(
-    Signature(
-        "Convolution3D",
-        param="convolution_param",
-        further_params=("convolution3d_param",),
-        fork_settings=TEMPORAL_FIELDS,
-    ),
-    Traced(convolution3d, params=convolution3d_params),
-    Gradient(convolution3d_backward, overwrites_diffs=True),
-    LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5, blob_names=("weight", "bias")),
-    docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
-)
-define_layer(
-    Signature(
-        "Deconvolution3D",
-        param="convolution_param",
-        further_params=("convolution3d_param",),
-        fork_settings=TEMPORAL_FIELDS,
-    ),
-    Traced(deconvolution3d, params=deconvolution3d_params),
-    Gradient(deconvolution3d_backward, overwrites_diffs=True),
-    LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5, blob_names=("weight", "bias")),
-    docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
-)
 
 
 def _read_param(ctx: Context) -> Any:
@@ -218,6 +224,17 @@ def _transposed_size(c: ConvolutionOp, x: jax.Array) -> Shape:
     return size
 
 
+@register(
+    "Pooling3D",
+    param="pooling_param",
+    further_params=("pooling3d_param",),
+    fork_settings=TEMPORAL_FIELDS,
+    overrides_autodiff=True,
+    row_wise=True,
+    dtype_policy="bottoms",
+    origin="C3D",
+    restrictions="pad needs AVE and does not apply to time; STOCHASTIC is an error, as in C3D.",
+)
 def pooling3d(x: jax.Array, *, ctx: Context) -> jax.Array:
     """Compute the maxima (MAX) or averages (AVE) over windows of length, height and width.
 
@@ -230,6 +247,7 @@ def pooling3d(x: jax.Array, *, ctx: Context) -> jax.Array:
     return pool_windows(x, *volume_windows(ctx, x))
 
 
+@pooling3d.backward
 def pooling3d_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
     return pool_windows_diff(x, y, dy, *volume_windows(ctx, x))
 
@@ -270,17 +288,6 @@ def pool_windows_diff(
         padding = [(c.start, n - c.stop, c.step - 1) for c, n in zip(cells, size, strict=True)]
         dx += lax.pad(d_cells, jnp.zeros((), d_cells.dtype), [(0, 0, 0), (0, 0, 0), *padding])
     return _crop_padding(dx, window, x)
-
-
-define_layer(
-    Signature("Pooling3D", param="pooling_param", further_params=("pooling3d_param",), fork_settings=TEMPORAL_FIELDS),
-    Traced(pooling3d),
-    Gradient(pooling3d_backward, overrides_autodiff=True),
-    LayerTraits(row_wise=True, dtype_policy="bottoms"),
-    docs=LayerDocs(
-        origin="C3D", restrictions="pad needs AVE and does not apply to time; STOCHASTIC is an error, as in C3D."
-    ),
-)
 
 
 def volume_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
@@ -367,25 +374,27 @@ def _count_cells(size: Shape, window: Window, output_size: Shape) -> np.ndarray:
     return reduce(np.multiply.outer, lengths).astype(np.float32)
 
 
+@register("VoxelSoftmax", row_wise=True, origin="C3D")
 def voxel_softmax(x: jax.Array) -> jax.Array:
     """Compute the softmax over the C channels at each voxel of (N, C, length, height, width)."""
     volume_size(x)
     return jax.nn.softmax(promote(x), 1).astype(x.dtype)
 
 
+@voxel_softmax.backward
 def voxel_softmax_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return y * (dy - jnp.sum(dy * y, axis=1, keepdims=True))
 
 
-define_layer(
-    Signature("VoxelSoftmax"),
-    Traced(voxel_softmax),
-    Gradient(voxel_softmax_backward),
-    LayerTraits(row_wise=True),
-    docs=LayerDocs(origin="C3D"),
+@register(
+    "VoxelSoftmaxLoss",
+    bottoms=2,
+    loss=True,
+    overrides_autodiff=True,
+    indices=Indices((1,)),
+    exempt_from_force_backward=(1,),
+    origin="C3D",
 )
-
-
 def voxel_softmax_loss(scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute the mean over all voxels of -log(softmax probability of the voxel's label) as a scalar.
 
@@ -398,21 +407,12 @@ def voxel_softmax_loss(scores: jax.Array, labels: jax.Array) -> jax.Array:
     return jnp.where(is_valid, -log_likelihood / num_voxels, jnp.nan)
 
 
+@voxel_softmax_loss.backward
 def voxel_softmax_loss_backward(
     scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
     is_label, _, num_voxels = _read_voxels(scores, labels)
     return dy / num_voxels * (jax.nn.softmax(promote(scores), 1) - is_label), None
-
-
-define_layer(
-    Signature("VoxelSoftmaxLoss", bottoms=2, loss=True),
-    Traced(voxel_softmax_loss),
-    Gradient(
-        voxel_softmax_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)
-    ),
-    docs=LayerDocs(origin="C3D"),
-)
 
 
 def _read_voxels(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, int]:

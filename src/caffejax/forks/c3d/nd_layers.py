@@ -10,9 +10,8 @@ import jax
 from ...base.errors import require
 from ...core.layers.context import Context, ParamSpec, Shape
 from ...core.layers.convolution import ConvolutionOp
+from ...core.layers.declaration import register
 from ...core.layers.helpers import reject_fields
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 from ...core.layers.weight_and_bias import weight_and_bias_specs
 from ...core.ops.window import Window
 from ...core.schema.caffe_pb2 import ConvolutionParameter, PoolingParameter
@@ -23,6 +22,17 @@ Arrays = tuple[jax.Array, ...]
 _SHAPE_FIELDS = ("kernel_shape", "stride_shape", "pad_shape")
 
 
+@register(
+    "NdConvolution",
+    param="convolution_param",
+    fork_settings=_SHAPE_FIELDS,
+    row_wise=True,
+    dtype_policy="products",
+    weight_axes=5,
+    blob_names=("weight", "bias"),
+    origin="video-caffe",
+    restrictions="Axes of size 1 remain in the top; video-caffe drops them. No recorded case.",
+)
 def nd_convolution(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Cross-correlate (N, C, *spatial) with a kernel over all spatial axes. The top is (N, num_output, *spatial').
 
@@ -32,11 +42,13 @@ def nd_convolution(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     return nd_convolution_op(ctx, x)(x, *blobs)
 
 
+@nd_convolution.params
 def nd_convolution_params(p: ConvolutionParameter, x: Any, *, ctx: Context) -> list[ParamSpec]:
     c = nd_convolution_op(ctx, x)
     return weight_and_bias_specs(p, (p.num_output, x.shape[1] // p.group, *c.window.kernel))
 
 
+@nd_convolution.backward
 def nd_convolution_backward(
     blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Arrays, jax.Array]:
@@ -44,18 +56,16 @@ def nd_convolution_backward(
     return (c.weight_diff(x, dy), *(c.bias_diff(dy) for _ in bias)), c.transpose(dy, weight, c.spatial_shape(x))
 
 
-define_layer(
-    Signature("NdConvolution", param="convolution_param", fork_settings=_SHAPE_FIELDS),
-    Traced(nd_convolution, params=nd_convolution_params),
-    Gradient(nd_convolution_backward),
-    LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5, blob_names=("weight", "bias")),
-    docs=LayerDocs(
-        origin="video-caffe",
-        restrictions="Axes of size 1 remain in the top; video-caffe drops them. No recorded case.",
-    ),
+@register(
+    "NdPooling",
+    param="pooling_param",
+    fork_settings=_SHAPE_FIELDS,
+    overrides_autodiff=True,
+    row_wise=True,
+    dtype_policy="bottoms",
+    origin="video-caffe",
+    restrictions="STOCHASTIC is not supported. No recorded case.",
 )
-
-
 def nd_pooling(p: PoolingParameter, x: jax.Array) -> jax.Array:
     """Compute the maxima (MAX) or averages (AVE) over windows of all spatial axes.
 
@@ -67,17 +77,9 @@ def nd_pooling(p: PoolingParameter, x: jax.Array) -> jax.Array:
     return pool_windows(x, *read_nd_pooling(p, x))
 
 
+@nd_pooling.backward
 def nd_pooling_backward(p: PoolingParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return pool_windows_diff(x, y, dy, *read_nd_pooling(p, x))
-
-
-define_layer(
-    Signature("NdPooling", param="pooling_param", fork_settings=_SHAPE_FIELDS),
-    Traced(nd_pooling),
-    Gradient(nd_pooling_backward, overrides_autodiff=True),
-    LayerTraits(row_wise=True, dtype_policy="bottoms"),
-    docs=LayerDocs(origin="video-caffe", restrictions="STOCHASTIC is not supported. No recorded case."),
-)
 
 
 def nd_convolution_op(ctx: Context, x: Any) -> ConvolutionOp:

@@ -10,9 +10,9 @@ import numpy as np
 
 from ...base.errors import require
 from ...core.layers.context import Context, LayerDefinition, Shape
+from ...core.layers.declaration import register
 from ...core.layers.helpers import no_gradient
 from ...core.layers.position_values import decode_count
-from ...core.layers.registry import define_layer
 from ...core.layers.types import (
     Gradient,
     HostFunction,
@@ -107,8 +107,8 @@ def _make_variant(origin: str, make: Any, bottoms: int) -> LayerType:
     )
 
 
-define_layer(
-    Signature("DetectionEvaluate", bottoms=(2, 3), param="detection_evaluate_param", in_place=False),
+register(
+    "DetectionEvaluate",
     Variants(
         lambda layer: "Cascade R-CNN" if len(layer.bottom) == 3 else "SSD",
         {
@@ -117,7 +117,10 @@ define_layer(
         },
         selection_doc="A layer with a third bottom, the sizes of images, is Cascade R-CNN's.",
     ),
-    docs=LayerDocs(origin="SSD, Cascade R-CNN"),
+    bottoms=(2, 3),
+    param="detection_evaluate_param",
+    in_place=False,
+    origin="SSD, Cascade R-CNN",
 )
 
 

@@ -15,26 +15,35 @@ from jax import lax
 
 from ...base.errors import require
 from ...core.layers.context import Context, LayerDefinition, Shape
-from ...core.layers.registry import define_layer
+from ...core.layers.declaration import register
 from ...core.layers.row_padding import strip_padding
 from ...core.layers.types import (
     IMAGE_INDICES_PER_DEVICE,
-    Gradient,
     HostFunction,
-    LayerDocs,
-    LayerTraits,
     LayerType,
-    PerLayer,
-    Signature,
     Traced,
 )
-from ...core.ops.implementations import find_form, register
+from ...core.ops.implementations import find_form, register_forms
 from ...core.schema.caffe_pb2 import DetectionOutputParameter, PriorBoxParameter
 from .boxes import decode_offsets, non_max_suppression
 from .prior_box import read_predictions
 from .result_files import ResultFiles, writes_files
 
 
+@register(
+    "DetectionOutput",
+    bottoms=(3, 4),
+    param="detection_output_param",
+    in_place=False,
+    fork_settings=("normalized", "input_width", "input_height"),
+    per_layer=True,
+    differentiable=False,
+    pads_rows=True,
+    origin="SSD",
+    unsupported={"shard": "the boxes of all images form one list", "joint_batch": IMAGE_INDICES_PER_DEVICE},
+    restrictions="visualize has no effect. Settings of other forks are refused. If the layer writes files, it runs "
+    "on the host.",
+)
 def make_detection_output(p: DetectionOutputParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Select detections by non-maximum suppression, as rows (image, label, score, x1, y1, x2, y2).
 
@@ -151,7 +160,7 @@ def detect_on_host(p: Any, loc: np.ndarray, conf: np.ndarray, prior: np.ndarray,
     return top[None, None].astype(loc.dtype)
 
 
-register("host", {detection_output: detect_on_host})
+register_forms("host", {detection_output: detect_on_host})
 
 
 def _top_indices(scores: np.ndarray, candidates: np.ndarray, count: int) -> np.ndarray:
@@ -160,26 +169,6 @@ def _top_indices(scores: np.ndarray, candidates: np.ndarray, count: int) -> np.n
     Indices with equal scores keep their order.
     """
     return candidates[np.argsort(-scores[candidates], kind="stable")[:count]]
-
-
-define_layer(
-    Signature(
-        "DetectionOutput",
-        bottoms=(3, 4),
-        param="detection_output_param",
-        in_place=False,
-        fork_settings=("normalized", "input_width", "input_height"),
-    ),
-    PerLayer(make_detection_output),
-    Gradient(exists=False),
-    LayerTraits(pads_rows=True),
-    docs=LayerDocs(
-        origin="SSD",
-        unsupported={"shard": "the boxes of all images form one list", "joint_batch": IMAGE_INDICES_PER_DEVICE},
-        restrictions="visualize has no effect. Settings of other forks are refused. If the layer writes files, it runs "
-        "on the host.",
-    ),
-)
 
 
 def _keep_top_k(rows: jax.Array, selected: jax.Array, limit: int) -> tuple[jax.Array, jax.Array]:

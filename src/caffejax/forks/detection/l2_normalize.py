@@ -10,11 +10,11 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers.context import Context, ParamSpec
+from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import as_nchw, as_tuple, pointwise_window, reject_fields
 from ...core.layers.layer_kinds import LayerContext
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...core.layers.types import Variants
 from ...core.ops.window import Window
 from ...core.schema.caffe_pb2 import FillerParameter, NormalizeParameter
 
@@ -23,6 +23,16 @@ _SSD_SETTINGS = ("across_spatial", "scale_filler", "channel_shared", "eps", "add
 _NORMFACE_EPS = 1e-6
 
 
+@declare(
+    "Normalize",
+    param="norm_param",
+    overrides_autodiff=True,
+    row_wise=True,
+    dtype_policy="bottoms",
+    spatial_map="same",
+    origin="SSD",
+    restrictions="add_eps_before_sqrt: false, from another fork, is an error.",
+)
 def normalize(blobs: tuple[jax.Array], x: jax.Array, *, ctx: Context) -> jax.Array:
     """Divide each image, or each position if `across_spatial` is false, by its length; then multiply by a scale.
 
@@ -33,6 +43,7 @@ def normalize(blobs: tuple[jax.Array], x: jax.Array, *, ctx: Context) -> jax.Arr
     return y.astype(x.dtype)
 
 
+@normalize.params
 def normalize_params(x: jax.Array, *, ctx: Context) -> list[ParamSpec]:
     p = ctx.layer.norm_param
     _, channels, _, _ = as_nchw(x.shape)
@@ -40,6 +51,7 @@ def normalize_params(x: jax.Array, *, ctx: Context) -> list[ParamSpec]:
     return [ParamSpec(shape=() if p.channel_shared else (channels,), filler=filler, name="scale")]
 
 
+@normalize.backward
 def normalize_backward(
     blobs: tuple[jax.Array], x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[tuple[jax.Array], jax.Array]:
@@ -51,17 +63,9 @@ def normalize_backward(
     return (d_scale,), dx.astype(x.dtype)
 
 
+@normalize.receptive_window
 def _receptive_window(bottom: Any, *, ctx: Context) -> Window | None:
     return None if ctx.layer.norm_param.across_spatial else pointwise_window(bottom)
-
-
-NORMALIZE_SSD = LayerType(
-    Signature("Normalize", param="norm_param"),
-    Traced(normalize, params=normalize_params),
-    Gradient(normalize_backward, overrides_autodiff=True),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=_receptive_window),
-    docs=LayerDocs(origin="SSD", restrictions="add_eps_before_sqrt: false, from another fork, is an error."),
-)
 
 
 def _normalize_with_length(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -88,6 +92,17 @@ def _scale_reduction_axes(scale: jax.Array, x: jax.Array) -> tuple[int, ...]:
     return tuple(axis for axis in range(x.ndim) if axis != 1 or not scale.ndim)
 
 
+@declare(
+    "Normalize",
+    tops=(1, 2),
+    param="normalize_param",
+    deviation="The gradient of the lengths is ignored if bp_norm is false.",
+    row_wise=True,
+    dtype_policy="bottoms",
+    spatial_map="same",
+    origin="NormFace",
+    restrictions="fix_gradient has no effect, as in the fork on a CPU.",
+)
 def normalize_positions(p: NormalizeParameter, x: jax.Array, *, num_tops: int) -> object:
     """Divide the vector of channels at each position of (N, C, H, W) by its length.
 
@@ -100,6 +115,7 @@ def normalize_positions(p: NormalizeParameter, x: jax.Array, *, num_tops: int) -
     return y.astype(x.dtype), (length if p.bp_norm else jax.lax.stop_gradient(length)).astype(x.dtype)
 
 
+@normalize_positions.backward
 def normalize_positions_backward(p: NormalizeParameter, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
     top, length = _normalize_positions_with_length(p, x)
     d_top, *d_length = map(promote, as_tuple(dy))
@@ -108,15 +124,6 @@ def normalize_positions_backward(p: NormalizeParameter, x: jax.Array, *, y: Any,
     if p.bp_norm:
         dx += sum(d_length) * slope
     return dx.reshape(x.shape).astype(x.dtype)
-
-
-NORMALIZE_NORMFACE = LayerType(
-    Signature("Normalize", tops=(1, 2), param="normalize_param"),
-    Traced(normalize_positions),
-    Gradient(normalize_positions_backward, deviation="The gradient of the lengths is ignored if bp_norm is false."),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(origin="NormFace", restrictions="fix_gradient has no effect, as in the fork on a CPU."),
-)
 
 
 def _normalize_positions_with_length(p: NormalizeParameter, x: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -158,14 +165,16 @@ def resolve_normalize_variant(layer: Any, context: LayerContext) -> Any:
     return layer
 
 
-define_layer(
-    Signature("Normalize", tops=(1, 2), aliases=("Normalization2",)),
+register(
+    "Normalize",
     Variants(
         select_normalize_variant,
-        {"SSD": NORMALIZE_SSD, "NormFace": NORMALIZE_NORMFACE},
+        {"SSD": normalize.type, "NormFace": normalize_positions.type},
         selection_doc="With norm_param, `param` or `blobs` it is the SSD fork's; with normalize_param or two tops "
         "it is NormFace's. Otherwise it is the SSD fork's for maps and NormFace's for features (1 x 1).",
         resolve=resolve_normalize_variant,
     ),
-    docs=LayerDocs(origin="SSD, NormFace"),
+    tops=(1, 2),
+    aliases=("Normalization2",),
+    origin="SSD, NormFace",
 )

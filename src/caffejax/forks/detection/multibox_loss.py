@@ -13,9 +13,9 @@ import numpy as np
 
 from ...base.errors import require
 from ...core.layers.context import Context, LayerDefinition
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced
+from ...core.layers.types import Indices, LayerType, Traced
 from ...core.schema.caffe_pb2 import MultiBoxLossParameter
 from .multibox_targets import (
     Predictions,
@@ -33,6 +33,33 @@ from .prior_box import read_predictions
 IncludedLosses = tuple[bool, bool]  # whether to include the losses of (locations, classes)
 
 
+def sample_truth(p: MultiBoxLossParameter, random: Any, loc: Any, conf: Any, prior: Any, label: Any) -> np.ndarray:
+    """Return random ground truth with the shape of `label`, for checks of gradients.
+
+    The boxes are inside the images, are not difficult, and have any label except background.
+    """
+    num_boxes = math.prod(label.shape) // 8
+    rows = np.zeros((num_boxes, 8))
+    classes = np.array([c for c in range(p.num_classes) if c != p.background_label_id] or [0])
+    rows[:, 0] = np.arange(num_boxes) % max(conf.shape[0], 1)
+    rows[:, 1] = classes[random.integers(len(classes), size=(num_boxes,))]
+    rows[:, 3:5] = random.uniform(0, 0.6, size=(num_boxes, 2))
+    rows[:, 5:7] = rows[:, 3:5] + random.uniform(0.1, 0.4, size=(num_boxes, 2))
+    return rows.reshape(label.shape)
+
+
+@register(
+    "MultiBoxLoss",
+    bottoms=4,
+    param="multibox_loss_param",
+    loss=True,
+    per_layer=True,
+    indices=Indices((2, 3), sample=sample_truth),
+    exempt_from_force_backward=(2, 3),
+    deviation="Below FLT_MIN the probability is clamped, which the gradient ignores.",
+    origin="SSD",
+    restrictions="NVIDIA's ignore_difficult_gt is refused.",
+)
 def make_multibox_loss(p: MultiBoxLossParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Compute the loss of the boxes and classes predicted for priors, with hard negative mining, as a scalar.
 
@@ -85,6 +112,7 @@ def multibox_loss(
     return loss / targets.divisor
 
 
+@make_multibox_loss.backward
 def multibox_loss_backward(
     p: MultiBoxLossParameter,
     loc: jax.Array,
@@ -109,34 +137,6 @@ def multibox_loss_backward(
         slopes = jnp.where(targets.has_class_loss[..., None], class_gradients(p, scores, targets.class_targets), 0)
         d_conf = (factor * slopes).reshape(conf.shape).astype(conf.dtype)
     return d_loc, d_conf, None, None
-
-
-def sample_truth(p: MultiBoxLossParameter, random: Any, loc: Any, conf: Any, prior: Any, label: Any) -> np.ndarray:
-    """Return random ground truth with the shape of `label`, for checks of gradients.
-
-    The boxes are inside the images, are not difficult, and have any label except background.
-    """
-    num_boxes = math.prod(label.shape) // 8
-    rows = np.zeros((num_boxes, 8))
-    classes = np.array([c for c in range(p.num_classes) if c != p.background_label_id] or [0])
-    rows[:, 0] = np.arange(num_boxes) % max(conf.shape[0], 1)
-    rows[:, 1] = classes[random.integers(len(classes), size=(num_boxes,))]
-    rows[:, 3:5] = random.uniform(0, 0.6, size=(num_boxes, 2))
-    rows[:, 5:7] = rows[:, 3:5] + random.uniform(0.1, 0.4, size=(num_boxes, 2))
-    return rows.reshape(label.shape)
-
-
-define_layer(
-    Signature("MultiBoxLoss", bottoms=4, param="multibox_loss_param", loss=True),
-    PerLayer(make_multibox_loss),
-    Gradient(
-        multibox_loss_backward,
-        indices=Indices((2, 3), sample=sample_truth),
-        exempt_from_force_backward=(2, 3),
-        deviation="Below FLT_MIN the probability is clamped, which the gradient ignores.",
-    ),
-    docs=LayerDocs(origin="SSD", restrictions="NVIDIA's ignore_difficult_gt is refused."),
-)
 
 
 def _read_predictions_and_targets(

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers.context import Shape
+from ...core.layers.declaration import register
 from ...core.layers.helpers import canonical_axis, permuted_axes, pointwise_window
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 from ...core.ops.window import Window
 from ...core.schema.caffe_pb2 import (
     FlipParameter,
@@ -22,60 +21,55 @@ from ...core.schema.caffe_pb2 import (
 )
 
 
+@register(
+    "Permute",
+    param="permute_param",
+    in_place=False,
+    top_shapes=lambda p, x: [tuple(x.shape[i] for i in permuted_axes(p, x.shape))],
+    data_movement="all",
+    dtype_policy="bottoms",
+    accepts_integers=True,
+    receptive_window=lambda p, bottom: _make_permuted_window(bottom, permuted_axes(p, bottom.shape)),
+    origin="SSD",
+)
 def permute(p: PermuteParameter, x: jax.Array) -> jax.Array:
     """Permute the axes of the bottom to the order in `order`. Axes that are not listed follow in their old order."""
     return jnp.transpose(x, permuted_axes(p, x.shape))
 
 
+@permute.backward
 def permute_backward(p: PermuteParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return _invert_transpose(dy, permuted_axes(p, x.shape))
 
 
+@permute.row_wise
 def permutes_within_rows(p: PermuteParameter) -> bool:
     return not p.order or p.order[0] == 0
 
 
-define_layer(
-    Signature("Permute", param="permute_param", in_place=False),
-    Traced(permute, top_shapes=lambda p, x: [tuple(x.shape[i] for i in permuted_axes(p, x.shape))]),
-    Gradient(permute_backward),
-    LayerTraits(
-        row_wise=permutes_within_rows,
-        data_movement="all",
-        dtype_policy="bottoms",
-        accepts_integers=True,
-        receptive_window=lambda p, bottom: _make_permuted_window(bottom, permuted_axes(p, bottom.shape)),
-    ),
-    docs=LayerDocs(origin="SSD"),
+@register(
+    "Transpose",
+    param="transpose_param",
+    in_place=False,
+    data_movement="all",
+    dtype_policy="bottoms",
+    accepts_integers=True,
+    receptive_window=lambda p, bottom: _make_permuted_window(bottom, transposed_axes(p, bottom.shape)),
+    origin="CTPN",
 )
-
-
 def transpose(p: TransposeParameter, x: jax.Array) -> jax.Array:
     """Permute the axes of the bottom to the order in `dim`, which lists all axes. Negative axes count from the end."""
     return jnp.transpose(x, transposed_axes(p, x.shape))
 
 
+@transpose.backward
 def transpose_backward(p: TransposeParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return _invert_transpose(dy, transposed_axes(p, x.shape))
 
 
+@transpose.row_wise
 def transposes_within_rows(p: TransposeParameter) -> bool:
     return bool(p.dim) and p.dim[0] == 0
-
-
-define_layer(
-    Signature("Transpose", param="transpose_param", in_place=False),
-    Traced(transpose),
-    Gradient(transpose_backward),
-    LayerTraits(
-        row_wise=transposes_within_rows,
-        data_movement="all",
-        dtype_policy="bottoms",
-        accepts_integers=True,
-        receptive_window=lambda p, bottom: _make_permuted_window(bottom, transposed_axes(p, bottom.shape)),
-    ),
-    docs=LayerDocs(origin="CTPN"),
-)
 
 
 def transposed_axes(p: TransposeParameter, shape: Shape) -> tuple[int, ...]:
@@ -97,26 +91,28 @@ def _invert_transpose(dy: jax.Array, order: tuple[int, ...]) -> jax.Array:
     return jnp.transpose(dy, [order.index(axis) for axis in range(len(order))])
 
 
+@register(
+    "Reverse",
+    param="reverse_param",
+    in_place=False,
+    data_movement="all",
+    dtype_policy="bottoms",
+    accepts_integers=True,
+    origin="CTPN",
+)
 def reverse(p: ReverseParameter, x: jax.Array) -> jax.Array:
     """Reverse the bottom along each axis that `axis` lists. Default: axis 0, which is time in CTPN."""
     return jnp.flip(x, reversed_axes(p, x.shape))
 
 
+@reverse.backward
 def reverse_backward(p: ReverseParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return jnp.flip(dy, reversed_axes(p, x.shape))
 
 
+@reverse.row_wise
 def reverses_within_rows(p: ReverseParameter) -> bool:
     return bool(p.axis) and all(axis > 0 for axis in p.axis)
-
-
-define_layer(
-    Signature("Reverse", param="reverse_param", in_place=False),
-    Traced(reverse),
-    Gradient(reverse_backward),
-    LayerTraits(row_wise=reverses_within_rows, data_movement="all", dtype_policy="bottoms", accepts_integers=True),
-    docs=LayerDocs(origin="CTPN"),
-)
 
 
 def reversed_axes(p: ReverseParameter, shape: Shape) -> tuple[int, ...]:
@@ -126,22 +122,24 @@ def reversed_axes(p: ReverseParameter, shape: Shape) -> tuple[int, ...]:
     return axes
 
 
+@register(
+    "Flip",
+    param="flip_param",
+    in_place=False,
+    row_wise=True,
+    data_movement="all",
+    dtype_policy="bottoms",
+    accepts_integers=True,
+    origin="caffe-windows",
+)
 def flip(p: FlipParameter, x: jax.Array) -> jax.Array:
     """Flip images (N, C, H, W) left to right, if flip_width is not false, and upside down, if flip_height is true."""
     return jnp.flip(x, flipped_axes(p, x.shape))
 
 
+@flip.backward
 def flip_backward(p: FlipParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return jnp.flip(dy, flipped_axes(p, x.shape))
-
-
-define_layer(
-    Signature("Flip", param="flip_param", in_place=False),
-    Traced(flip),
-    Gradient(flip_backward),
-    LayerTraits(row_wise=True, data_movement="all", dtype_policy="bottoms", accepts_integers=True),
-    docs=LayerDocs(origin="caffe-windows"),
-)
 
 
 def flipped_axes(p: FlipParameter, shape: Shape) -> tuple[int, ...]:
@@ -150,23 +148,25 @@ def flipped_axes(p: FlipParameter, shape: Shape) -> tuple[int, ...]:
     return tuple(axis for axis, is_flipped in ((2, p.flip_height), (3, p.flip_width)) if is_flipped)
 
 
+@register(
+    "ShuffleChannel",
+    param="shuffle_channel_param",
+    row_wise=True,
+    data_movement="all",
+    dtype_policy="bottoms",
+    accepts_integers=True,
+    spatial_map="same",
+    origin="ShuffleNet",
+)
 def shuffle_channel(p: ShuffleChannelParameter, x: jax.Array) -> jax.Array:
     """View the channels of (N, C, ...) as (group, C / group) and transpose them to (C / group, group)."""
     return _swap_groups(x, *_group_sizes(p, x))
 
 
+@shuffle_channel.backward
 def shuffle_channel_backward(p: ShuffleChannelParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     groups, channels = _group_sizes(p, x)
     return _swap_groups(dy, channels, groups)
-
-
-define_layer(
-    Signature("ShuffleChannel", param="shuffle_channel_param"),
-    Traced(shuffle_channel),
-    Gradient(shuffle_channel_backward),
-    LayerTraits(row_wise=True, data_movement="all", dtype_policy="bottoms", accepts_integers=True, spatial_map="same"),
-    docs=LayerDocs(origin="ShuffleNet"),
-)
 
 
 def _group_sizes(p: ShuffleChannelParameter, x: jax.Array) -> tuple[int, int]:

@@ -12,12 +12,12 @@ import numpy as np
 
 from ...base.errors import require
 from ...core.layers.context import Shape
+from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.layer_kinds import LayerContext
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...core.layers.types import LayerType, Traced, Variants
 from ...core.ops.host_constant import host_constant
-from ...core.ops.implementations import register
+from ...core.ops.implementations import register_forms
 from ...core.schema.caffe_pb2 import PriorBoxParameter
 
 _UNSUPPORTED_SETTINGS = ("box_width", "box_height", "tf", "yx_order", "keras")  # settings of other forks
@@ -79,19 +79,23 @@ def resolve_prior_box(layer: Any, context: LayerContext) -> Any:
 
 
 def _make_variant(origin: str) -> LayerType:
-    return LayerType(
-        Signature(
-            "PriorBox", bottoms=2, param="prior_box_param", in_place=False, fork_settings=("denser_prior_boxes",)
-        ),
+    return declare(
+        "PriorBox",
         Traced(prior_box, top_shapes=prior_box_top_shapes),
-        Gradient(exists=False),
-        LayerTraits(depends_only_on_shapes=True, accepts_integers=True),
-        docs=LayerDocs(origin=origin, restrictions="Settings of other forks are refused, such as box_width."),
-    )
+        bottoms=2,
+        param="prior_box_param",
+        in_place=False,
+        fork_settings=("denser_prior_boxes",),
+        differentiable=False,
+        depends_only_on_shapes=True,
+        accepts_integers=True,
+        origin=origin,
+        restrictions="Settings of other forks are refused, such as box_width.",
+    ).type
 
 
-define_layer(
-    Signature("PriorBox", bottoms=2, param="prior_box_param", in_place=False),
+register(
+    "PriorBox",
     Variants(
         select_prior_box,
         {origin: _make_variant(origin) for origin in ("SSD", "TextBoxes", "FaceBoxes")},
@@ -100,7 +104,10 @@ define_layer(
         "num_classes for each box of a cell. If several variants match, SSD's is used.",
         resolve=resolve_prior_box,
     ),
-    docs=LayerDocs(origin="SSD, TextBoxes, FaceBoxes"),
+    bottoms=2,
+    param="prior_box_param",
+    in_place=False,
+    origin="SSD, TextBoxes, FaceBoxes",
 )
 
 
@@ -255,6 +262,18 @@ def _read_height_and_width(p: Any, name: str, names: tuple[str, str], default: t
     return pair
 
 
+@register(
+    "PriorBoxClustered",
+    bottoms=2,
+    param="prior_box_param",
+    in_place=False,
+    fork_settings=("width", "height"),
+    differentiable=False,
+    depends_only_on_shapes=True,
+    accepts_integers=True,
+    origin="OpenVINO",
+    restrictions="Sizes of PriorBox, such as min_size, are refused.",
+)
 def prior_box_clustered(p: PriorBoxParameter, x: jax.Array, image: jax.Array) -> jax.Array:
     """Compute boxes of explicit sizes around each cell of a feature map, and their variances.
 
@@ -263,21 +282,6 @@ def prior_box_clustered(p: PriorBoxParameter, x: jax.Array, image: jax.Array) ->
     A cell has a box for each pair of `width` and `height`, in pixels.
     """
     return make_priors(p, lambda: clustered_boxes(p), x, image)
-
-
-define_layer(
-    Signature(
-        "PriorBoxClustered",
-        bottoms=2,
-        param="prior_box_param",
-        in_place=False,
-        fork_settings=("width", "height"),
-    ),
-    Traced(prior_box_clustered),
-    Gradient(exists=False),
-    LayerTraits(depends_only_on_shapes=True, accepts_integers=True),
-    docs=LayerDocs(origin="OpenVINO", restrictions="Sizes of PriorBox, such as min_size, are refused."),
-)
 
 
 def clustered_boxes(p: Any) -> list[CellBox]:
@@ -331,4 +335,6 @@ def read_predictions(loc: Any, conf: Any, prior: Any, num_groups: int, num_class
     )
 
 
-register("host", {function: function for function in (prior_box, prior_box_clustered)})  # by NumPy, given its arrays
+register_forms(
+    "host", {function: function for function in (prior_box, prior_box_clustered.forward)}
+)  # by NumPy, given its arrays

@@ -12,8 +12,8 @@ from jax import lax
 from ...base.errors import LayerError, require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context, Shape
+from ...core.layers.declaration import declare
 from ...core.layers.helpers import no_gradient
-from ...core.layers.types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ...core.schema.caffe_pb2 import PythonParameter
 from ..detection.boxes import overlaps
 
@@ -85,6 +85,21 @@ class ClusterSettings(NamedTuple):
     max_boxes: int = 50
 
 
+@declare(
+    "Python",
+    bottoms=2,
+    tops=(1, None),
+    param="python_param",
+    in_place=False,
+    on_host=True,
+    computes_in_float32=True,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    stops_gradient=True,
+    row_wise=True,
+    origin="NVIDIA Caffe",
+    restrictions="If there are more than max_boxes boxes, the first are used. The original fails.",
+)
 def cluster_detections(p: Any, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
     """Decode boxes from a coverage grid, and group similar boxes into detections.
 
@@ -101,6 +116,12 @@ def cluster_detections(p: Any, coverage: np.ndarray, boxes: np.ndarray) -> tuple
     return tuple(_list_boxes(coverage[:, c], boxes, s, _cluster_boxes) for c in range(s.num_classes))
 
 
+@cluster_detections.variant(
+    on_host=True,
+    computes_in_float32=True,
+    origin="NVIDIA Caffe",
+    restrictions=cluster_detections.type.docs.restrictions,
+)
 def cluster_groundtruth(p: Any, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
     """List the distinct ground-truth boxes of a label grid.
 
@@ -115,32 +136,14 @@ def cluster_groundtruth(p: Any, coverage: np.ndarray, boxes: np.ndarray) -> tupl
     return tuple(_list_boxes(coverage[:, c], boxes, s, _find_distinct_boxes) for c in range(s.num_classes))
 
 
+@cluster_detections.top_shapes
 def detection_top_shapes(p: Any, coverage: Any, boxes: Any, *, ctx: Context) -> list[Shape]:
     return _make_top_shapes(ctx, _read_detection_settings(p), coverage, boxes)
 
 
+@cluster_groundtruth.top_shapes
 def truth_top_shapes(p: Any, coverage: Any, boxes: Any, *, ctx: Context) -> list[Shape]:
     return _make_top_shapes(ctx, _read_truth_settings(p), coverage, boxes)
-
-
-_SIGNATURE = Signature("Python", bottoms=2, tops=(1, None), param="python_param", in_place=False)
-_TRAITS = LayerTraits(row_wise=True)
-_DOCS = LayerDocs(
-    origin="NVIDIA Caffe",
-    restrictions="If there are more than max_boxes boxes, the first are used. The original fails.",
-)
-_GRADIENT = Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True)
-
-CLUSTER_DETECTIONS = LayerType(
-    _SIGNATURE,
-    HostFunction(cluster_detections, detection_top_shapes, computes_in_float32=True),
-    _GRADIENT,
-    _TRAITS,
-    _DOCS,
-)
-CLUSTER_GROUNDTRUTH = LayerType(
-    _SIGNATURE, HostFunction(cluster_groundtruth, truth_top_shapes, computes_in_float32=True), _GRADIENT, _TRAITS, _DOCS
-)
 
 
 def _parse_numbers(p: Any, min_count: int, max_count: int) -> list[float]:
@@ -258,6 +261,19 @@ def _cluster_boxes(s: ClusterSettings, coverage: np.ndarray, corners: np.ndarray
 _TRUE_POSITIVE, _FALSE_POSITIVE, _MISSED = 1, 2, 3
 
 
+@declare(
+    "Python",
+    bottoms=2,
+    param="python_param",
+    in_place=False,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    stops_gradient=True,
+    row_wise=True,
+    origin="NVIDIA Caffe",
+    restrictions="The top has a row for each row of both bottoms; the original has 50 rows, and fails if they do "
+    "not suffice.",
+)
 def score_detections(p: PythonParameter, truth: jax.Array, detections: jax.Array) -> jax.Array:
     """Mark detections as true or false positives, and add the ground-truth boxes that were missed.
 
@@ -281,6 +297,16 @@ def score_detections(p: PythonParameter, truth: jax.Array, detections: jax.Array
     )(truth.astype(dtype), detections.astype(dtype))
 
 
+@declare(
+    "Python",
+    tops=3,
+    param="python_param",
+    in_place=False,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    stops_gradient=True,
+    origin="NVIDIA Caffe",
+)
 def mean_ap(scored_boxes: jax.Array, *, ctx: Context) -> tuple[jax.Array, ...]:
     """Compute precision times recall (DetectNet's mAP), precision, and recall, in percent.
 
@@ -299,26 +325,6 @@ def mean_ap(scored_boxes: jax.Array, *, ctx: Context) -> tuple[jax.Array, ...]:
         for num_errors in (num_false_positives, num_missed)
     )
     return tuple(x[None] for x in (precision * recall / 100, precision, recall))
-
-
-SCORE_DETECTIONS = LayerType(
-    Signature("Python", bottoms=2, param="python_param", in_place=False),
-    Traced(score_detections),
-    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
-    LayerTraits(row_wise=True),
-    docs=LayerDocs(
-        origin="NVIDIA Caffe",
-        restrictions="The top has a row for each row of both bottoms; the original has 50 rows, and fails if they do "
-        "not suffice.",
-    ),
-)
-
-MEAN_AP = LayerType(
-    Signature("Python", tops=3, param="python_param", in_place=False),
-    Traced(mean_ap),
-    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
-    docs=LayerDocs(origin="NVIDIA Caffe"),
-)
 
 
 def _read_threshold(p: PythonParameter) -> float:

@@ -9,10 +9,9 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers.context import Context, Shape
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import no_gradient
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 from ...core.schema.caffe_pb2 import DetectNetGroundTruthParameter
 
 _MIN_AREA = 1.1920929e-07  # smaller areas count as 0
@@ -387,6 +386,19 @@ def _cubic_inner(x: jax.Array) -> jax.Array:
 _LABEL_VALUES = 16  # values in a row of a label
 
 
+@register(
+    "DetectNetTransformation",
+    bottoms=2,
+    tops=2,
+    further_params=("detectnet_groundtruth_param", "detectnet_augmentation_param"),
+    in_place=False,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    stops_gradient=True,
+    row_wise=True,
+    origin="NVIDIA Caffe",
+    restrictions="`mean_file` is not supported; other fields of transform_param than `mean_value` are ignored.",
+)
 def detectnet_transformation(images: jax.Array, labels: jax.Array, *, ctx: Context) -> tuple[jax.Array, jax.Array]:
     """Resize images to one size, augment them in TRAIN, and compute a label grid for each image.
 
@@ -425,24 +437,6 @@ def detectnet_transformation(images: jax.Array, labels: jax.Array, *, ctx: Conte
         return jax.vmap(transform_in_test)(images, labels)
     uniforms = jax.random.uniform(ctx.key, (images.shape[0], NUM_UNIFORMS))
     return jax.vmap(transform_in_train)(images, labels, uniforms)
-
-
-define_layer(
-    Signature(
-        "DetectNetTransformation",
-        bottoms=2,
-        tops=2,
-        further_params=("detectnet_groundtruth_param", "detectnet_augmentation_param"),
-        in_place=False,
-    ),
-    Traced(detectnet_transformation),
-    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
-    LayerTraits(row_wise=True),
-    docs=LayerDocs(
-        origin="NVIDIA Caffe",
-        restrictions="`mean_file` is not supported; other fields of transform_param than `mean_value` are ignored.",
-    ),
-)
 
 
 def _check_and_read_mean(ctx: Context, images: Any, labels: Any) -> jax.Array:

@@ -13,9 +13,8 @@ from jax import lax
 
 from ...base.errors import require
 from ...core.layers.context import Context, Shape
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 from ...core.ops.vma import vary_as
 
 
@@ -142,13 +141,17 @@ def correlation_backward(
 
 
 for _name in ("Correlation", "Correlation1D"):
-    define_layer(
-        Signature(_name, bottoms=2, param="correlation_param", in_place=False),
-        Traced(correlation),
-        Gradient(correlation_backward, overrides_autodiff=True),
-        LayerTraits(row_wise=True),
-        docs=LayerDocs(origin="FlowNet 2", restrictions="do_abs has no effect, as in FlowNet 2."),
-    )
+    register(
+        _name,
+        bottoms=2,
+        param="correlation_param",
+        in_place=False,
+        backward=correlation_backward,
+        overrides_autodiff=True,
+        row_wise=True,
+        origin="FlowNet 2",
+        restrictions="do_abs has no effect, as in FlowNet 2.",
+    )(correlation)
 
 
 def _crop_padding(padded_map: jax.Array, pad: Shape, x: jax.Array) -> jax.Array:

@@ -11,12 +11,13 @@ import jax.numpy as jnp
 from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
+from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, LayerType, Signature, Traced, Variants
+from ...core.layers.types import Variants
 from ...core.schema.caffe_pb2 import L1LossParameter, LpqLossParameter
 
 
+@declare("L1Loss", bottoms=2, loss=True, overrides_autodiff=True, origin="NVIDIA Caffe")
 def l1_loss(a: jax.Array, b: jax.Array) -> jax.Array:
     """Compute the sum of the absolute differences of two bottoms (N, ...), divided by N, as a scalar.
 
@@ -25,11 +26,13 @@ def l1_loss(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.sum(jnp.abs(_subtract(a, b))) / max(a.shape[0], 1)
 
 
+@l1_loss.backward
 def l1_loss_backward(a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, jax.Array]:
     diff = dy / max(a.shape[0], 1) * jnp.sign(_subtract(a, b))
     return diff, -diff
 
 
+@declare("L1Loss", bottoms=(1, 2), param="l1_loss_param", loss=True, overrides_autodiff=True, origin="FlowNet 2")
 def flow_l1_loss(p: L1LossParameter, a: jax.Array, *b: jax.Array, ctx: Context) -> jax.Array:
     """Compute the sum of |d|, divided by N, as a scalar. d is the difference of two bottoms, or the only bottom.
 
@@ -44,6 +47,7 @@ def flow_l1_loss(p: L1LossParameter, a: jax.Array, *b: jax.Array, ctx: Context) 
     return jnp.sum(jnp.where(valid & (jnp.abs(d) >= p.plateau), jnp.abs(d), 0)) / divisor
 
 
+@flow_l1_loss.backward
 def flow_l1_loss_backward(
     p: L1LossParameter, a: jax.Array, *b: jax.Array, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Any, ...]:
@@ -61,25 +65,16 @@ def _select_variant(layer: Any) -> str:
     return "FlowNet 2" if layer.HasField("l1_loss_param") or len(layer.bottom) == 1 else "NVIDIA"
 
 
-_TYPES = {
-    "NVIDIA": LayerType(
-        Signature("L1Loss", bottoms=2, loss=True),
-        Traced(l1_loss),
-        Gradient(l1_loss_backward, overrides_autodiff=True),
-        docs=LayerDocs(origin="NVIDIA Caffe"),
+register(
+    "L1Loss",
+    Variants(
+        _select_variant,
+        {"NVIDIA": l1_loss.type, "FlowNet 2": flow_l1_loss.type},
+        selection_doc="A layer with l1_loss_param, or with one bottom, is FlowNet 2's.",
     ),
-    "FlowNet 2": LayerType(
-        Signature("L1Loss", bottoms=(1, 2), param="l1_loss_param", loss=True),
-        Traced(flow_l1_loss),
-        Gradient(flow_l1_loss_backward, overrides_autodiff=True),
-        docs=LayerDocs(origin="FlowNet 2"),
-    ),
-}
-
-define_layer(
-    Signature("L1Loss", bottoms=(1, 2), loss=True),
-    Variants(_select_variant, _TYPES, selection_doc="A layer with l1_loss_param, or with one bottom, is FlowNet 2's."),
-    docs=LayerDocs(origin="NVIDIA Caffe, FlowNet 2"),
+    bottoms=(1, 2),
+    loss=True,
+    origin="NVIDIA Caffe, FlowNet 2",
 )
 
 
@@ -113,6 +108,15 @@ def _sum_squares(p: L1LossParameter, d: jax.Array) -> jax.Array:
     return jnp.where(squares < math.pow(p.plateau, 2), 0, squares)
 
 
+@register(
+    "LpqLoss",
+    bottoms=(1, 2),
+    param="lpq_loss_param",
+    loss=True,
+    overrides_autodiff=True,
+    origin="FlowNet 2",
+    restrictions="Only one p and one q are supported; powers that change with the iteration are an error.",
+)
 def lpq_loss(p: LpqLossParameter, a: jax.Array, *b: jax.Array, ctx: Context) -> jax.Array:
     """Compute the sum over positions of (sum over channels of (|d| + p_epsilon)^p + q_epsilon)^q, divided by N.
 
@@ -126,6 +130,7 @@ def lpq_loss(p: LpqLossParameter, a: jax.Array, *b: jax.Array, ctx: Context) -> 
     return jnp.sum(jnp.power(sums + p.q_epsilon, q)) / divisor
 
 
+@lpq_loss.backward
 def lpq_loss_backward(
     p: LpqLossParameter, a: jax.Array, *b: jax.Array, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Any, ...]:
@@ -137,17 +142,6 @@ def lpq_loss_backward(
     outer_slope = q * jnp.power(sums + p.q_epsilon, q - 1) * channel_prescale(p, d)
     diff = dy / divisor * jnp.where(is_nonzero, outer_slope * power * jnp.power(magnitude, power - 1) * jnp.sign(d), 0)
     return diff, *(-diff for _ in b)
-
-
-define_layer(
-    Signature("LpqLoss", bottoms=(1, 2), param="lpq_loss_param", loss=True),
-    Traced(lpq_loss),
-    Gradient(lpq_loss_backward, overrides_autodiff=True),
-    docs=LayerDocs(
-        origin="FlowNet 2",
-        restrictions="Only one p and one q are supported; powers that change with the iteration are an error.",
-    ),
-)
 
 
 def _read_powers(param: Any) -> tuple[float, float]:

@@ -9,14 +9,15 @@ import jax
 import jax.numpy as jnp
 
 from ...base.errors import require
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.registry import define_layer
-from ...core.layers.types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.types import SAME_AS_BOTTOMS
 from ...core.schema.caffe_pb2 import FlowWarpParameter, MeanParameter
 
 Arrays = tuple[jax.Array, ...]
 
 
+@register("FlowWarp", bottoms=2, param="flow_warp_param", in_place=False, row_wise=True, origin="FlowNet 2")
 def flow_warp(p: FlowWarpParameter, image: jax.Array, flow: jax.Array) -> jax.Array:
     """Sample an image bilinearly at the position of each pixel plus the flow. The top is (N, C, H, W).
 
@@ -29,6 +30,7 @@ def flow_warp(p: FlowWarpParameter, image: jax.Array, flow: jax.Array) -> jax.Ar
     return jnp.where(is_inside, top, fill).reshape(image.shape).astype(image.dtype)
 
 
+@flow_warp.backward
 def flow_warp_backward(
     image: jax.Array, flow: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -53,14 +55,6 @@ def flow_warp_backward(
     d_flow = jnp.stack([jnp.sum(d_top * slope, axis=1) for slope in (x_slope, y_slope)], axis=1)
     return d_image.reshape(image.shape), d_flow.reshape(flow.shape)
 
-
-define_layer(
-    Signature("FlowWarp", bottoms=2, param="flow_warp_param", in_place=False),
-    Traced(flow_warp),
-    Gradient(flow_warp_backward),
-    LayerTraits(row_wise=True),
-    docs=LayerDocs(origin="FlowNet 2"),
-)
 
 _ITEM_BROADCAST, _CHANNEL_BROADCAST = (slice(None), None, None), (slice(None), None)
 
@@ -111,6 +105,15 @@ def _read_corners(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays,
 _NORM_EPSILON = 1e-9
 
 
+@register(
+    "ChannelNorm",
+    in_place=False,
+    overrides_autodiff=True,
+    row_wise=True,
+    dtype_policy="bottoms",
+    spatial_map="same",
+    origin="FlowNet 2",
+)
 def channel_norm(x: jax.Array) -> jax.Array:
     """Compute the L2 norm over the channels: (N, C, H, W) becomes (N, 1, H, W).
 
@@ -120,21 +123,25 @@ def channel_norm(x: jax.Array) -> jax.Array:
     return jnp.sqrt(jnp.sum(jnp.square(promote(x)), axis=1, keepdims=True)).astype(x.dtype)
 
 
+@channel_norm.backward
 def channel_norm_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     squares = jnp.sum(jnp.square(promote(x)), axis=1, keepdims=True)
     is_nonzero = squares > 0  # at 0 the derivative of the root is infinite, and second derivatives would be NaN
     return jnp.where(is_nonzero, dy * x / (jnp.sqrt(jnp.where(is_nonzero, squares, 1)) + _NORM_EPSILON), 0)
 
 
-define_layer(
-    Signature("ChannelNorm", in_place=False),
-    Traced(channel_norm),
-    Gradient(channel_norm_backward, overrides_autodiff=True),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(origin="FlowNet 2"),
+@register(
+    "Mean",
+    bottoms=(1, None),
+    tops=SAME_AS_BOTTOMS,
+    param="mean_param",
+    differentiable=False,
+    row_wise=True,
+    dtype_policy="bottoms",
+    spatial_map="same",
+    origin="FlowNet 2",
+    restrictions="A mean `file` is an error; set values, or mean_file in transform_param.",
 )
-
-
 def mean(p: MeanParameter, *xs: jax.Array) -> tuple[jax.Array, ...]:
     """Compute output_scale * (input_scale * x + mean_scale * value) for each bottom x (N, C, H, W).
 
@@ -142,17 +149,6 @@ def mean(p: MeanParameter, *xs: jax.Array) -> tuple[jax.Array, ...]:
     values, channel c uses value c modulo n; n must divide C.
     """
     return tuple(_scale_and_shift(p, x) for x in xs)
-
-
-define_layer(
-    Signature("Mean", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="mean_param"),
-    Traced(mean),
-    Gradient(exists=False),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(
-        origin="FlowNet 2", restrictions="A mean `file` is an error; set values, or mean_file in transform_param."
-    ),
-)
 
 
 def _scale_and_shift(p: Any, x: jax.Array) -> jax.Array:

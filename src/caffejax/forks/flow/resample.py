@@ -13,10 +13,9 @@ import numpy as np
 
 from ...base.errors import require
 from ...core.layers.context import Shape
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import check_plane_size
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 from ...core.ops.host_constant import host_constant
 from ...core.schema.caffe_pb2 import AccumParameter, DownsampleParameter, ResampleParameter
 
@@ -127,6 +126,16 @@ def _make_array(matrix: ResizeMatrix, x: jax.Array) -> jax.Array:
 _FILTERS = {"LINEAR": (triangle, 2), "CUBIC": (cubic, 4)}
 
 
+@register(
+    "Resample",
+    bottoms=(1, 2),
+    param="resample_param",
+    in_place=False,
+    row_wise=True,
+    dtype_policy="bottoms",
+    origin="FlowNet 2",
+    restrictions="AREA is an error, as in FlowNet 2.",
+)
 def resample(p: ResampleParameter, x: jax.Array, *reference: jax.Array) -> jax.Array:
     """Resize (N, C, H, W) to height x width, or to the size of a second bottom, by a NEAREST, LINEAR or CUBIC filter.
 
@@ -137,21 +146,22 @@ def resample(p: ResampleParameter, x: jax.Array, *reference: jax.Array) -> jax.A
     return apply_matrices(x, *_make_matrices(p, x, *reference)).astype(x.dtype)
 
 
+@resample.backward
 def resample_backward(
     p: ResampleParameter, x: jax.Array, *reference: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
     return apply_transposed_matrices(x, dy, *_make_matrices(p, x, *reference)), *(None for _ in reference)
 
 
-define_layer(
-    Signature("Resample", bottoms=(1, 2), param="resample_param", in_place=False),
-    Traced(resample),
-    Gradient(resample_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms"),
-    docs=LayerDocs(origin="FlowNet 2", restrictions="AREA is an error, as in FlowNet 2."),
+@register(
+    "Downsample",
+    bottoms=(1, 2),
+    param="downsample_param",
+    in_place=False,
+    differentiable=False,
+    row_wise=True,
+    origin="FlowNet 2",
 )
-
-
 def downsample(p: DownsampleParameter, x: jax.Array, *reference: jax.Array) -> jax.Array:
     """Resize (N, C, H, W) to top_height x top_width, or to the size of a second bottom, by averages that ignore NaNs.
 
@@ -174,15 +184,15 @@ def downsample(p: DownsampleParameter, x: jax.Array, *reference: jax.Array) -> j
     return jnp.where((nan_weight > 0.5 * weight) | (weight <= 0), jnp.nan, mean).astype(x.dtype)
 
 
-define_layer(
-    Signature("Downsample", bottoms=(1, 2), param="downsample_param", in_place=False),
-    Traced(downsample),
-    Gradient(exists=False),
-    LayerTraits(row_wise=True),
-    docs=LayerDocs(origin="FlowNet 2"),
+@register(
+    "Accum",
+    bottoms=(1, None),
+    param="accum_param",
+    in_place=False,
+    row_wise=True,
+    dtype_policy="bottoms",
+    origin="FlowNet 2",
 )
-
-
 def accum(p: AccumParameter, *bottoms: jax.Array) -> jax.Array:
     """Resize all bottoms (N, C, H, W) to one size with aligned corners, and concatenate them along the channels.
 
@@ -197,6 +207,7 @@ def accum(p: AccumParameter, *bottoms: jax.Array) -> jax.Array:
     return jnp.concatenate(resized, axis=1)
 
 
+@accum.backward
 def accum_backward(p: AccumParameter, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     inputs, size = _read_inputs_and_size(p, bottoms)
     ends = np.cumsum([x.shape[1] for x in inputs])
@@ -206,15 +217,6 @@ def accum_backward(p: AccumParameter, *bottoms: jax.Array, y: jax.Array, dy: jax
         for x, d in zip(inputs, top_diffs, strict=True)
     )
     return *diffs, *(None for _ in bottoms[len(inputs) :])
-
-
-define_layer(
-    Signature("Accum", bottoms=(1, None), param="accum_param", in_place=False),
-    Traced(accum),
-    Gradient(accum_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms"),
-    docs=LayerDocs(origin="FlowNet 2"),
-)
 
 
 def _output_size(p: Any, names: tuple[str, str], x: Any, *reference: Any) -> Shape:

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from ...base.errors import require
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 
+@register("Axpy", bottoms=3, row_wise=True, dtype_policy="bottoms", spatial_map="same", origin="SENet")
 def axpy(a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
     """Return a * x + y, where `a` is a factor for each channel of each item (SENet's axpy_layer.cpp).
 
@@ -19,20 +19,12 @@ def axpy(a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
     return (_broadcast_factors(a, x, y) * x + y).astype(x.dtype)
 
 
+@axpy.backward
 def axpy_backward(
     a: jax.Array, x: jax.Array, addend: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     da = jnp.sum(promote(dy) * x, axis=tuple(range(2, x.ndim)))
     return da.reshape(a.shape), _broadcast_factors(a, x, addend) * dy, dy
-
-
-define_layer(
-    Signature("Axpy", bottoms=3),
-    Traced(axpy),
-    Gradient(axpy_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(origin="SENet"),
-)
 
 
 def _broadcast_factors(a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers.batch_norm import (
-    BATCH_NORM,
     BatchNormSettings,
     batch_norm,
     batch_norm_backward,
@@ -30,10 +29,11 @@ from ...core.layers.batch_norm import (
     update_sums,
 )
 from ...core.layers.context import Context, Epilogue, ParamSpec
+from ...core.layers.declaration import declare
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import rsqrt, stop_gradient
 from ...core.layers.registry import register_variants
-from ...core.layers.types import ChannelAffine, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ...core.layers.types import ChannelAffine
 from ...core.schema.caffe_pb2 import BatchNormParameter, FillerParameter
 
 Arrays = tuple[jax.Array, ...]
@@ -81,6 +81,14 @@ def read_scaled_batch_norm(p: BatchNormParameter, *, ctx: Context) -> ForkBatchN
     return replace(settings, eps=max(settings.eps, _MIN_EPS), uses_running_stats=uses_running_stats, stores_sums=False)
 
 
+@batch_norm.variant(
+    fork_settings=(*INTEL_SETTINGS, "bias_filler"),
+    max_blobs=None,
+    stateful=True,
+    count_fusible=count_fusible_batch_norm,
+    settings=read_batch_norm_of_parts,
+    origin="Intel Caffe",
+)
 def batch_norm_of_parts(p: Any, blobs: Arrays, x: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Apply BatchNorm, where statistics are computed for each part of `stats_batch_size` images.
 
@@ -91,6 +99,7 @@ def batch_norm_of_parts(p: Any, blobs: Arrays, x: jax.Array, *, ctx: Context) ->
     return batch_norm_of_parts_fused(p, blobs, x, (), ctx=ctx)
 
 
+@batch_norm_of_parts.params
 def batch_norm_of_parts_params(p: Any, x: Any) -> list[ParamSpec]:
     specs = batch_norm_params(x)
     size, n = p.stats_batch_size, x.shape[0]
@@ -101,6 +110,7 @@ def batch_norm_of_parts_params(p: Any, x: Any) -> list[ParamSpec]:
     return specs
 
 
+@batch_norm_of_parts.backward
 def batch_norm_of_parts_backward(
     p: Any, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[tuple[None, None, None], jax.Array]:
@@ -111,6 +121,7 @@ def batch_norm_of_parts_backward(
     return no_diffs, join_batch(d_parts, x)
 
 
+@batch_norm_of_parts.fused
 def batch_norm_of_parts_fused(
     p: Any, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context
 ) -> tuple[jax.Array, Arrays]:
@@ -121,21 +132,6 @@ def batch_norm_of_parts_fused(
     factor, bias, estimate = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
     top, mean, variance = normalize_batch(ctx, parts, factor, bias, estimate, p.eps, relu=relu)
     return join_batch(top, x), _update_sums_by_parts(ctx, blobs, mean, variance, parts)
-
-
-BATCH_NORM_OF_PARTS = replace(
-    BATCH_NORM,
-    signature=Signature("BatchNorm", param="batch_norm_param", fork_settings=(*INTEL_SETTINGS, "bias_filler")),
-    implementation=Traced(
-        batch_norm_of_parts,
-        params=batch_norm_of_parts_params,
-        stateful=True,
-        fusion=Fusion(count_fusible_batch_norm, batch_norm_of_parts_fused),
-    ),
-    gradient=Gradient(batch_norm_of_parts_backward),
-    docs=LayerDocs(origin="Intel Caffe"),
-    settings=read_batch_norm_of_parts,
-)
 
 
 def split_batch(p: ForkBatchNormSettings, x: jax.Array) -> jax.Array:
@@ -174,6 +170,24 @@ def _update_sums_by_parts(
     return blobs
 
 
+def scaled_batch_norm_factor_and_bias(p: ForkBatchNormSettings, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    mean, variance = running_statistics(p, blobs)
+    factor = promote(blobs[3]) * rsqrt(variance + p.eps)
+    return factor, (promote(blobs[4]) if len(blobs) > 4 else 0) - mean * factor
+
+
+@declare(
+    "BatchNorm",
+    param="batch_norm_param",
+    fork_settings=("scale_bias", "scale_filler", "bias_filler", *INTEL_SETTINGS),
+    stateful=True,
+    dtype_policy="bottoms",
+    spatial_map="same",
+    channel_affine=ChannelAffine(is_batch_norm_affine, scaled_batch_norm_factor_and_bias),
+    blob_names=("mean", "variance", "scale_factor", "weight", "bias"),
+    origin="NVIDIA Caffe, Intel Caffe",
+    settings=read_scaled_batch_norm,
+)
 def scaled_batch_norm(
     p: ForkBatchNormSettings, blobs: Arrays, x: jax.Array, *, ctx: Context
 ) -> tuple[jax.Array, Arrays]:
@@ -189,6 +203,7 @@ def scaled_batch_norm(
     return (promote(x) * broadcast_channels(factor, x) + broadcast_channels(bias, x)).astype(x.dtype), blobs[:3]
 
 
+@scaled_batch_norm.params
 def scaled_batch_norm_params(p: ForkBatchNormSettings, x: Any, *, ctx: Context) -> list[ParamSpec]:
     fields = ctx.param
     factor = next((getattr(fields, f) for f in ("scale_filler", "filler") if fields.HasField(f)), None)
@@ -200,6 +215,7 @@ def scaled_batch_norm_params(p: ForkBatchNormSettings, x: Any, *, ctx: Context) 
     ]
 
 
+@scaled_batch_norm.backward
 def scaled_batch_norm_backward(
     p: ForkBatchNormSettings, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[tuple[Any, ...], jax.Array]:
@@ -216,17 +232,13 @@ def scaled_batch_norm_backward(
     return (None, None, None, d_factor, d_bias)[: len(blobs)], join_batch(d_normalized / deviation, x)
 
 
-def scaled_batch_norm_factor_and_bias(p: ForkBatchNormSettings, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    mean, variance = running_statistics(p, blobs)
-    factor = promote(blobs[3]) * rsqrt(variance + p.eps)
-    return factor, (promote(blobs[4]) if len(blobs) > 4 else 0) - mean * factor
-
-
+@scaled_batch_norm.count_fusible
 def count_fusible_scaled_batch_norm(p: ForkBatchNormSettings, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return 1 if a ReLU follows and the layer uses batch statistics, else 0."""
     return 0 if p.uses_running_stats else int(any(f.is_relu for f in epilogues[:1]))
 
 
+@scaled_batch_norm.fused
 def scaled_batch_norm_fused(
     p: ForkBatchNormSettings, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context
 ) -> tuple[jax.Array, Arrays]:
@@ -258,6 +270,7 @@ def _update_averages(p: ForkBatchNormSettings, blobs: Arrays, mean: jax.Array, v
     )
 
 
+@scaled_batch_norm.convert_stored
 def convert_stored_scaled_batch_norm(
     p: ForkBatchNormSettings, blobs: Sequence[Any]
 ) -> tuple[Sequence[Any], str | None]:
@@ -273,44 +286,19 @@ def convert_stored_scaled_batch_norm(
     return vectors, warning if p.stores_sums else None
 
 
-SCALED_BATCH_NORM = LayerType(
-    Signature(
-        "BatchNorm",
-        param="batch_norm_param",
-        fork_settings=("scale_bias", "scale_filler", "bias_filler", *INTEL_SETTINGS),
-    ),
-    Traced(
-        scaled_batch_norm,
-        params=scaled_batch_norm_params,
-        stateful=True,
-        fusion=Fusion(count_fusible_scaled_batch_norm, scaled_batch_norm_fused),
-    ),
-    Gradient(scaled_batch_norm_backward),
-    LayerTraits(
-        dtype_policy="bottoms",
-        spatial_map="same",
-        channel_affine=ChannelAffine(is_batch_norm_affine, scaled_batch_norm_factor_and_bias),
-        blob_names=("mean", "variance", "scale_factor", "weight", "bias"),
-        convert_stored=convert_stored_scaled_batch_norm,
-    ),
-    docs=LayerDocs(origin="NVIDIA Caffe, Intel Caffe"),
-    settings=read_scaled_batch_norm,
-)
-
-
 def _batch_norm_variant(layer: Any) -> str | None:
     p = layer.batch_norm_param
     fields = ("scale_filler", "bias_filler", "filler", "use_weight_bias", "bias_term")
     is_scaled = p.use_weight_bias and (p.scale_bias or any(p.HasField(field) for field in fields))
     if is_scaled or len(layer.blobs) > 3:
         return "with scale and bias"
-    return "of parts" if any(p.HasField(field) for field in BATCH_NORM_OF_PARTS.signature.fork_settings) else None
+    return "of parts" if any(p.HasField(field) for field in batch_norm_of_parts.type.signature.fork_settings) else None
 
 
 register_variants(
     "BatchNorm",
     _batch_norm_variant,
-    {"with scale and bias": SCALED_BATCH_NORM, "of parts": BATCH_NORM_OF_PARTS},
+    {"with scale and bias": scaled_batch_norm.type, "of parts": batch_norm_of_parts.type},
     "With `scale_bias`, `scale_filler`, `bias_filler` (NVIDIA), `filler`, `use_weight_bias` or `bias_term` (Intel), or "
     "more than three blobs, it is the variant with scale and bias. With `use_weight_bias: false`, or with "
     "`stats_batch_size` only, it is Intel's variant without them.",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import jax
 
 from ...core.layers.context import Context, call_with
 from ...core.layers.convolution import (
-    CONVOLUTION_TRAITS,
     ConvolutionSettings,
     convolution,
     convolution_backward,
@@ -21,43 +19,40 @@ from ...core.layers.convolution import (
     depthwise_settings,
     read_convolution,
 )
+from ...core.layers.declaration import register
+from ...core.layers.helpers import is_after_first_axis
 from ...core.layers.layer_kinds import Function
-from ...core.layers.registry import define_layer
-from ...core.layers.types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerDocs, Signature, Traced
+from ...core.layers.types import SAME_AS_BOTTOMS
+from ...core.layers.weight_and_bias import fold_scale_bias
 
 Arrays = tuple[jax.Array, ...]
 
 
+@register(
+    "DepthwiseConvolution",
+    param="convolution_param",
+    settings=read_convolution,
+    dtype_policy="products",
+    weight_axes=4,
+    blob_names=("weight", "bias"),
+    spatial_map="windows",
+    fold_scale_bias=fold_scale_bias,
+    bottoms=(1, None),
+    tops=SAME_AS_BOTTOMS,
+    params=convolution_params,
+    count_fusible=count_fusible,
+    fused=convolution_fused,
+    top_shapes=convolution_top_shapes,
+    backward=convolution_backward,
+    row_wise=is_after_first_axis,
+    window=convolution_window,
+    origin="yonghenglh6/DepthwiseConvolution",
+    restrictions="Without `group` each output depends on all inputs, as in the fork on a CPU; on a GPU "
+    "the fork uses the number of channels as `group`.",
+)
 def depthwise_convolution(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, fast: bool) -> Arrays:
     """Compute a Convolution. It is depthwise only if `group` is set to the number of channels."""
     return convolution(p, blobs, *xs, fast=fast)
-
-
-define_layer(
-    Signature("DepthwiseConvolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
-    Traced(
-        depthwise_convolution,
-        params=convolution_params,
-        fusion=Fusion(count_fusible, convolution_fused),
-        top_shapes=convolution_top_shapes,
-    ),
-    Gradient(convolution_backward),
-    CONVOLUTION_TRAITS,
-    LayerDocs(
-        origin="yonghenglh6/DepthwiseConvolution",
-        restrictions="Without `group` each output depends on all inputs, as in the fork on a CPU; on a GPU "
-        "the fork uses the number of channels as `group`.",
-    ),
-    settings=read_convolution,
-)
-
-
-def convolution_depthwise(p: ConvolutionSettings, blobs: Arrays, x: jax.Array, *, fast: bool) -> Arrays:
-    """Cross-correlate each channel with a separate kernel: (N, C, H, W) to (N, C, *output size).
-
-    Blobs: weight (C, 1, *kernel), bias (C,). `num_output` and `group` are ignored. Sizes are rounded as in Convolution.
-    """
-    return convolution(depthwise_settings(p, x), blobs, x, fast=fast)
 
 
 def _adapt_to_depthwise(function: Function, bottom: int = 0) -> Function:
@@ -72,15 +67,26 @@ def _adapt_to_depthwise(function: Function, bottom: int = 0) -> Function:
     return depthwise_function
 
 
-define_layer(
-    Signature("ConvolutionDepthwise", param="convolution_param"),
-    Traced(
-        convolution_depthwise,
-        params=_adapt_to_depthwise(convolution_params),
-        fusion=Fusion(_adapt_to_depthwise(count_fusible), _adapt_to_depthwise(convolution_fused, 1)),
-    ),
-    Gradient(_adapt_to_depthwise(convolution_backward, 1)),
-    replace(CONVOLUTION_TRAITS, row_wise=True, window=_adapt_to_depthwise(convolution_window)),
-    LayerDocs(origin="Tiny-DSOD, ShuffleNet"),
+@register(
+    "ConvolutionDepthwise",
+    param="convolution_param",
     settings=read_convolution,
+    dtype_policy="products",
+    weight_axes=4,
+    blob_names=("weight", "bias"),
+    spatial_map="windows",
+    fold_scale_bias=fold_scale_bias,
+    params=_adapt_to_depthwise(convolution_params),
+    count_fusible=_adapt_to_depthwise(count_fusible),
+    fused=_adapt_to_depthwise(convolution_fused, 1),
+    backward=_adapt_to_depthwise(convolution_backward, 1),
+    row_wise=True,
+    window=_adapt_to_depthwise(convolution_window),
+    origin="Tiny-DSOD, ShuffleNet",
 )
+def convolution_depthwise(p: ConvolutionSettings, blobs: Arrays, x: jax.Array, *, fast: bool) -> Arrays:
+    """Cross-correlate each channel with a separate kernel: (N, C, H, W) to (N, C, *output size).
+
+    Blobs: weight (C, 1, *kernel), bias (C,). `num_output` and `group` are ignored. Sizes are rounded as in Convolution.
+    """
+    return convolution(depthwise_settings(p, x), blobs, x, fast=fast)

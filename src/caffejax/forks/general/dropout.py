@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,13 +10,16 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers.context import Context
-from ...core.layers.dropout import DROPOUT, dropout_ratio, sample_mask
+from ...core.layers.declaration import declare, register
+from ...core.layers.dropout import dropout, dropout_ratio, sample_mask
 from ...core.layers.param_str import parse_param_str
-from ...core.layers.registry import define_layer, register_variants
-from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ...core.layers.registry import register_variants
 from ...core.schema.caffe_pb2 import SeLUDropoutParameter, SeLUParameter, SpatialDropoutParameter
 
 
+@dropout.variant(
+    fork_settings=("scale_train", "sample_weights_test"), is_identity=None, origin="SegNet, synopsys-caffe"
+)
 def dropout_of_forks(x: jax.Array, *, ctx: Context) -> jax.Array:
     """Set elements to 0 with probability dropout_ratio in TRAIN; with `sample_weights_test: true` in TEST, too.
 
@@ -27,6 +29,7 @@ def dropout_of_forks(x: jax.Array, *, ctx: Context) -> jax.Array:
     return x * _dropout_factor(ctx, x)
 
 
+@dropout_of_forks.backward
 def dropout_of_forks_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
     return dy * _dropout_factor(ctx, x)
 
@@ -37,16 +40,6 @@ def _dropout_factor(ctx: Context, x: jax.Array) -> Any:
     return factor / keep_rate if p.scale_train else factor
 
 
-DROPOUT_OF_FORKS = replace(
-    DROPOUT,
-    signature=replace(DROPOUT.signature, fork_settings=("scale_train", "sample_weights_test")),
-    implementation=Traced(dropout_of_forks),
-    gradient=Gradient(dropout_of_forks_backward),
-    traits=replace(DROPOUT.traits, is_identity=None),
-    docs=LayerDocs(origin="SegNet, synopsys-caffe"),
-)
-
-
 def _dropout_variant(layer: Any) -> str | None:
     p = layer.dropout_param
     return "of forks" if p.sample_weights_test or not p.scale_train else None
@@ -55,31 +48,39 @@ def _dropout_variant(layer: Any) -> str | None:
 register_variants(
     "Dropout",
     _dropout_variant,
-    {"of forks": DROPOUT_OF_FORKS},
+    {"of forks": dropout_of_forks.type},
     "`scale_train: false` and `sample_weights_test: true` select the variant of forks.",
 )
 
 
+@register(
+    "SeLu",
+    param="selu_param",
+    aliases=("SELU", "SeLU"),
+    elementwise=True,
+    dtype_policy="bottoms",
+    origin="soeaver/caffe-model",
+)
 def selu(p: SeLUParameter, x: jax.Array) -> jax.Array:
     """Return lambda * x where x > 0, else lambda * alpha * (exp(x) - 1). The top has the shape of the bottom."""
     negative_part = jnp.where(x > 0, 0, x)  # the gradient would be NaN if the branch that is not selected overflowed
     return getattr(p, "lambda") * jnp.where(x > 0, x, p.alpha * jnp.expm1(negative_part))
 
 
+@selu.backward
 def selu_backward(p: SeLUParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     scale = getattr(p, "lambda")
     return dy * jnp.where(x > 0, scale, y + scale * p.alpha)
 
 
-define_layer(
-    Signature("SeLu", param="selu_param", aliases=("SELU", "SeLU")),
-    Traced(selu),
-    Gradient(selu_backward),
-    LayerTraits(elementwise=True, dtype_policy="bottoms"),
-    docs=LayerDocs(origin="soeaver/caffe-model"),
+@register(
+    "SeLuDropout",
+    param="selu_dropout_param",
+    row_wise=True,
+    dtype_policy="bottoms",
+    spatial_map="same",
+    origin="soeaver/caffe-model",
 )
-
-
 def selu_dropout(p: SeLUDropoutParameter, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Set elements to `alpha` with probability dropout_ratio in TRAIN, then scale and shift to keep mean and variance.
 
@@ -91,21 +92,13 @@ def selu_dropout(p: SeLUDropoutParameter, x: jax.Array, *, ctx: Context) -> jax.
     return (factor * jnp.where(_sample_mask(ctx, x), x, p.alpha) + bias).astype(x.dtype)
 
 
+@selu_dropout.backward
 def selu_dropout_backward(
     p: SeLUDropoutParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> jax.Array:
     if not ctx.training:
         return dy
     return jnp.where(_sample_mask(ctx, x), dy * _compute_factor_and_bias(p)[0], 0)
-
-
-define_layer(
-    Signature("SeLuDropout", param="selu_dropout_param"),
-    Traced(selu_dropout),
-    Gradient(selu_dropout_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(origin="soeaver/caffe-model"),
-)
 
 
 def _compute_factor_and_bias(p: SeLUDropoutParameter) -> tuple[float, float]:
@@ -115,6 +108,14 @@ def _compute_factor_and_bias(p: SeLUDropoutParameter) -> tuple[float, float]:
     return factor, -factor * ratio * alpha
 
 
+@register(
+    "SpatialDropout",
+    param="spatial_dropout_param",
+    row_wise=True,
+    dtype_policy="bottoms",
+    spatial_map="same",
+    origin="Intel Caffe",
+)
 def spatial_dropout(p: SpatialDropoutParameter, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Set whole channels to 0 with probability dropout_ratio in TRAIN, and divide the others by 1 - dropout_ratio.
 
@@ -123,19 +124,11 @@ def spatial_dropout(p: SpatialDropoutParameter, x: jax.Array, *, ctx: Context) -
     return jnp.where(_sample_channel_mask(ctx, x), x / (1 - p.dropout_ratio), 0) if ctx.training else x
 
 
+@spatial_dropout.backward
 def spatial_dropout_backward(
     p: SpatialDropoutParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> jax.Array:
     return jnp.where(_sample_channel_mask(ctx, x), dy / (1 - p.dropout_ratio), 0) if ctx.training else dy
-
-
-define_layer(
-    Signature("SpatialDropout", param="spatial_dropout_param"),
-    Traced(spatial_dropout),
-    Gradient(spatial_dropout_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(origin="Intel Caffe"),
-)
 
 
 def _sample_channel_mask(ctx: Context, x: jax.Array) -> jax.Array:
@@ -149,6 +142,7 @@ def _sample_mask(ctx: Context, x: jax.Array) -> jax.Array:
     return jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)
 
 
+@declare("Python", param="python_param", dtype_policy="bottoms", spatial_map="same", origin="ENet")
 def spatial_dropout_layer(x: jax.Array, *, ctx: Context) -> jax.Array:
     """Set each channel of each item (N, C, ...) to 0 with probability `p`, and divide the others by 1 - p.
 
@@ -158,17 +152,9 @@ def spatial_dropout_layer(x: jax.Array, *, ctx: Context) -> jax.Array:
     return (x * _spatial_dropout_factor(ctx, x)).astype(x.dtype)
 
 
+@spatial_dropout_layer.backward
 def spatial_dropout_layer_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
     return dy * _spatial_dropout_factor(ctx, x)
-
-
-SPATIAL_DROPOUT_LAYER = LayerType(
-    Signature("Python", param="python_param"),
-    Traced(spatial_dropout_layer),
-    Gradient(spatial_dropout_layer_backward),
-    LayerTraits(dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(origin="ENet"),
-)
 
 
 def _spatial_dropout_factor(ctx: Context, x: jax.Array) -> Any:

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers.context import ParamSpec
+from ...core.layers.declaration import declare
 from ...core.layers.helpers import canonical_axis
 from ...core.layers.registry import register_variants
-from ...core.layers.types import LayerDocs, LayerType, Signature, Traced
 from ...core.schema.caffe_pb2 import FillerParameter, FilterParameter
 
 
+@declare("Filter", bottoms=(1, None), tops=(1, None), param="filter_param", in_place=False, origin="channel-pruning")
 def filter_channels(p: FilterParameter, blobs: tuple[jax.Array, ...], *bottoms: jax.Array) -> tuple[jax.Array, ...]:
     """Select the first `num_output` entries of each bottom along `axis` for which the blob, the selector, is not zero.
 
@@ -24,6 +25,7 @@ def filter_channels(p: FilterParameter, blobs: tuple[jax.Array, ...], *bottoms: 
     return tuple(jnp.take(x, channel_indices, axis=canonical_axis(p.axis, x.shape)) for x in bottoms)
 
 
+@filter_channels.params
 def filter_channels_params(p: FilterParameter, *bottoms: Any, num_tops: int) -> list[ParamSpec]:
     require(num_tops == len(bottoms), f"needs one top for each of the {len(bottoms)} bottoms, but has {num_tops}")
     sizes = {b.shape[canonical_axis(p.axis, b.shape)] for b in bottoms}
@@ -36,15 +38,9 @@ def filter_channels_params(p: FilterParameter, *bottoms: Any, num_tops: int) -> 
     return [ParamSpec((size,), FillerParameter(value=1), learnable=False, name="mask")]
 
 
-FILTER_CHANNELS = LayerType(
-    Signature("Filter", bottoms=(1, None), tops=(1, None), param="filter_param", in_place=False),
-    Traced(filter_channels, params=filter_channels_params),
-    docs=LayerDocs(origin="channel-pruning"),
-)
-
 register_variants(
     "Filter",
     lambda layer: "channel-pruning" if layer.HasField("filter_param") else None,
-    {"channel-pruning": FILTER_CHANNELS},
+    {"channel-pruning": filter_channels.type},
     "With a filter_param it is channel-pruning's.",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from ...core.data.transform import check_transform
 from ...core.layers.context import Shape
 from ...core.layers.data_source import TopSpecs
 from ...core.layers.registry import register_variants
-from ...core.layers.types import LayerDocs
 
 
 class ForkDatabaseLayer(DatabaseLayer):
@@ -54,12 +52,11 @@ register_variants(
     "Data",
     lambda layer: "of forks" if any(layer.data_param.HasField(name) for name in _DATA_SETTINGS) else None,
     {
-        "of forks": replace(
-            DATA,
-            signature=replace(DATA.signature, fork_settings=("shuffle",)),
-            implementation=ForkDatabaseLayer.implementation(),
-            docs=LayerDocs(origin="NVIDIA Caffe, Intel Caffe, yjxiong/caffe"),
-        )
+        "of forks": DATA.variant(
+            ForkDatabaseLayer.implementation(),
+            fork_settings=("shuffle",),
+            origin="NVIDIA Caffe, Intel Caffe, yjxiong/caffe",
+        ).type
     },
     "With `shuffle` the records are in random order. MyCaffe's settings of pairs and labels are refused.",
 )
@@ -110,12 +107,11 @@ register_variants(
     "ImageData",
     lambda layer: "resized" if any(layer.image_data_param.HasField(name) for name in _RESIZE_SETTINGS) else None,
     {
-        "resized": replace(
-            IMAGE_DATA,
-            signature=replace(IMAGE_DATA.signature, fork_settings=_RESIZE_SETTINGS),
-            implementation=ResizedImageDataLayer.implementation(),
-            docs=LayerDocs(origin="NVIDIA Caffe, Intel Caffe, channel-pruning"),
-        )
+        "resized": IMAGE_DATA.variant(
+            ResizedImageDataLayer.implementation(),
+            fork_settings=_RESIZE_SETTINGS,
+            origin="NVIDIA Caffe, Intel Caffe, channel-pruning",
+        ).type
     },
     "With `short_side`, `new_dim`, `bicubic`, `min_height` or `min_width`, forks resize the images.",
 )

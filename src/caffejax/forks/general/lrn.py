@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ...core.layers.lrn import LRN
+from ...core.layers.lrn import lrn
 from ...core.layers.registry import register_variants
-from ...core.layers.types import LayerDocs
 
 # `pycaffe.Net.deconv` reads the setting; nothing else does
-LRN_FOR_DECONV = replace(
-    LRN,
-    signature=replace(LRN.signature, fork_settings=("deconv_ignore",)),
-    docs=LayerDocs(origin="Deep Visualization Toolbox"),
-)
+
 
 register_variants(
     "LRN",
     lambda layer: "for deconv" if layer.lrn_param.deconv_ignore else None,
-    {"for deconv": LRN_FOR_DECONV},
+    {
+        "for deconv": lrn.variant(
+            lrn.type.implementation, fork_settings=("deconv_ignore",), origin="Deep Visualization Toolbox"
+        ).type
+    },
     "With `deconv_ignore` a deconvolution pass of pycaffe passes the diff unchanged.",
 )

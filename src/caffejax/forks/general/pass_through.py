@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from ...base.errors import require
 from ...base.glog import warn_once
 from ...core.layers.context import Context, ParamSpec, Phase
+from ...core.layers.declaration import register
 from ...core.layers.helpers import as_tuple, no_gradient
-from ...core.layers.registry import define_layer
-from ...core.layers.types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.types import SAME_AS_BOTTOMS
 from ...core.schema.caffe_pb2 import GradientScalerParameter
 from ..metric_learning.margins import increment_pass_count, make_pass_count_spec
 
@@ -34,18 +34,18 @@ def debug(ctx: Context, *xs: jax.Array) -> Arrays:
     return xs[: ctx.num_tops]
 
 
+@register(
+    "MemoryLoss",
+    bottoms=(1, 2),
+    loss=True,
+    backward=no_gradient,
+    origin="MyCaffe",
+    restrictions="It is 0, with a warning.",
+)
 def memory_loss(*xs: jax.Array) -> jax.Array:
     """Return 0, a scalar, instead of the loss that MyCaffe's reinforcement learning trainer computes."""
     warn_once("MemoryLoss is 0, because MyCaffe's trainer computes it; replace it with the loss that you train with")
     return jnp.zeros((), jnp.float32)
-
-
-define_layer(
-    Signature("MemoryLoss", bottoms=(1, 2), loss=True),
-    Traced(memory_loss),
-    Gradient(no_gradient),
-    docs=LayerDocs(origin="MyCaffe", restrictions="It is 0, with a warning."),
-)
 
 
 def pass_through_backward(*xs: jax.Array, y: Any, dy: Any) -> tuple[jax.Array | None, ...]:
@@ -57,15 +57,34 @@ for _name, _forward, _origin, _tops in (
     ("Gather", gather, "yjxiong/caffe", SAME_AS_BOTTOMS),
     ("Debug", debug, "MyCaffe", (1, None)),
 ):
-    define_layer(
-        Signature(_name, bottoms=(1, None), tops=_tops),
-        Traced(_forward),
-        Gradient(pass_through_backward),
-        LayerTraits(elementwise=True, data_movement="all", dtype_policy="bottoms", accepts_integers=True),
-        docs=LayerDocs(origin=_origin),
-    )
+    register(
+        _name,
+        bottoms=(1, None),
+        tops=_tops,
+        backward=pass_through_backward,
+        elementwise=True,
+        data_movement="all",
+        dtype_policy="bottoms",
+        accepts_integers=True,
+        origin=_origin,
+    )(_forward)
 
 
+@register(
+    "GradientScaler",
+    param="gradient_scaler_param",
+    stateful=True,
+    overrides_autodiff=True,
+    deviation="It is the gradient of the top, negated and scaled.",
+    row_wise=True,
+    dtype_policy="bottoms",
+    data_movement="all",
+    spatial_map="same",
+    origin="ddtm/caffe (DANN)",
+    restrictions="Forward passes are counted, while the fork uses the iteration of the solver: with iter_size "
+    "set, multiply max_iter by it. No recorded case.",
+    unsupported={"second_order": "second derivatives have the wrong sign, because the gradient is negated again"},
+)
 def gradient_scaler(
     p: GradientScalerParameter, blobs: Arrays, x: jax.Array, *, phase: Phase
 ) -> tuple[jax.Array, Arrays]:
@@ -80,6 +99,7 @@ def gradient_scaler(
     )
 
 
+@gradient_scaler.params
 def gradient_scaler_params(p: GradientScalerParameter, x: Any) -> list[ParamSpec]:
     require(p.max_iter >= 1, f"max_iter must be 1 or more, not {p.max_iter:g}")
     require(p.alpha >= 0, f"alpha must not be negative: {p.alpha:g}")
@@ -89,28 +109,11 @@ def gradient_scaler_params(p: GradientScalerParameter, x: Any) -> list[ParamSpec
     return [make_pass_count_spec(0)]
 
 
+@gradient_scaler.backward
 def gradient_scaler_backward(
     p: GradientScalerParameter, blobs: Arrays, x: jax.Array, *, y: Any, dy: jax.Array
 ) -> tuple[Any, ...]:
     return (None,), (-_gradient_factor(p, blobs[0]) * dy).astype(x.dtype)
-
-
-define_layer(
-    Signature("GradientScaler", param="gradient_scaler_param"),
-    Traced(gradient_scaler, params=gradient_scaler_params, stateful=True),
-    Gradient(
-        gradient_scaler_backward,
-        overrides_autodiff=True,
-        deviation="It is the gradient of the top, negated and scaled.",
-    ),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="all", spatial_map="same"),
-    docs=LayerDocs(
-        origin="ddtm/caffe (DANN)",
-        restrictions="Forward passes are counted, while the fork uses the iteration of the solver: with iter_size "
-        "set, multiply max_iter by it. No recorded case.",
-        unsupported={"second_order": "second derivatives have the wrong sign, because the gradient is negated again"},
-    ),
-)
 
 
 def _gradient_factor(p: GradientScalerParameter, num_passes: jax.Array) -> jax.Array:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 
 from ...core.layers.affine import (
-    SCALE,
     affine_top_shapes,
     scale,
     scale_backward,
@@ -22,11 +20,24 @@ from ...core.layers.context import Context, ParamSpec, Shape
 from ...core.layers.helpers import array_namespace, canonical_axis
 from ...core.layers.loss_helpers import straight_through
 from ...core.layers.registry import register_variants
-from ...core.layers.types import ChannelAffine, Gradient, LayerDocs, Traced
+from ...core.layers.types import ChannelAffine
 
 Arrays = tuple[jax.Array, ...]
 
 
+_SETTINGS = ("min_value", "max_value", "match_by_count")
+
+
+def limited_factor_and_bias(p: Any, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    return scale_factor_and_bias((_limit(p, blobs[0]), *blobs[1:]))
+
+
+@scale.variant(
+    fork_settings=_SETTINGS,
+    top_shapes=affine_top_shapes,
+    channel_affine=ChannelAffine(spans_channels, limited_factor_and_bias),
+    origin="caffe-windows, OpenCV",
+)
 def adapted_scale(p: Any, blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> jax.Array:
     """Apply Scale with the factor clamped to [`min_value`, `max_value`]; the gradient ignores the clamp.
 
@@ -37,21 +48,19 @@ def adapted_scale(p: Any, blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> j
     return scale(adapted_blobs, *adapted_bottoms, ctx=ctx)
 
 
+@adapted_scale.params
 def adapted_scale_params(p: Any, *bottoms: Any) -> list[ParamSpec]:
     x, *factors = bottoms
     return scale_params(p, x, *(jax.ShapeDtypeStruct(_factor_shape(p, x, f), f.dtype) for f in factors))
 
 
+@adapted_scale.backward
 def adapted_scale_backward(p: Any, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     adapted_blobs, adapted_bottoms = _adapt_factor(p, blobs, bottoms)
     blob_diffs, dx, *factor_diff = scale_backward(p, adapted_blobs, *adapted_bottoms, y=y, dy=dy)
     if factor_diff:
         return blob_diffs, dx, factor_diff[0].reshape(bottoms[1].shape)
     return (blob_diffs[0].reshape(blobs[0].shape), *blob_diffs[1:]), dx
-
-
-def limited_factor_and_bias(p: Any, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    return scale_factor_and_bias((_limit(p, blobs[0]), *blobs[1:]))
 
 
 def _adapt_factor(p: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
@@ -78,20 +87,9 @@ def _limit(p: Any, factor: Any) -> Any:
     return limited_factor if isinstance(limited_factor, np.ndarray) else straight_through(factor, limited_factor)
 
 
-_SETTINGS = ("min_value", "max_value", "match_by_count")
-
-ADAPTED_SCALE = replace(
-    SCALE,
-    signature=replace(SCALE.signature, fork_settings=_SETTINGS),
-    implementation=Traced(adapted_scale, params=adapted_scale_params, top_shapes=affine_top_shapes),
-    gradient=Gradient(adapted_scale_backward),
-    traits=replace(SCALE.traits, channel_affine=ChannelAffine(spans_channels, limited_factor_and_bias)),
-    docs=LayerDocs(origin="caffe-windows, OpenCV"),
-)
-
 register_variants(
     "Scale",
     lambda layer: "of an adapted factor" if any(layer.scale_param.HasField(f) for f in _SETTINGS) else None,
-    {"of an adapted factor": ADAPTED_SCALE},
+    {"of an adapted factor": adapted_scale.type},
     "With `min_value` or `max_value` (caffe-windows), or `match_by_count` (OpenCV), the factor is adapted.",
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,24 +11,42 @@ import numpy as np
 from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context, ParamSpec
+from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import as_nchw, first_top
-from ...core.layers.registry import register
-from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...core.layers.types import Variants
 
 
+@declare(
+    "ChannelScale",
+    bottoms=2,
+    tops=(1, 2),
+    param="channel_scale_param",
+    row_wise=True,
+    dtype_policy="bottoms",
+    spatial_map="same",
+    origin="caffe-windows",
+    restrictions="init_global_scale is ignored, as in the fork.",
+)
 def channel_scale(x: jax.Array, scale: jax.Array, *, num_tops: int) -> jax.Array:
     """Multiply each channel of x (N, C, H, W) by bottom 1, (N, 1, H, W). The top has the shape of x."""
     require(num_tops == 1, "must not have a second top without global_scale: true")
     return (x * _broadcast_scale(x, scale)).astype(x.dtype)
 
 
+@channel_scale.backward
 def channel_scale_backward(
     x: jax.Array, scale: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     return dy * _broadcast_scale(x, scale), _sum_scale_diff(x, scale, dy)
 
 
+@channel_scale.variant(
+    stateful=True,
+    overrides_autodiff=True,
+    deviation="Gradients are computed for the product with bottom 1, whatever the top is.",
+    origin=channel_scale.type.docs.origin,
+)
 def configurable_channel_scale(
     p: Any, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array, *, ctx: Context
 ) -> tuple[Any, tuple[jax.Array, ...]]:
@@ -51,6 +68,7 @@ def configurable_channel_scale(
     return (top if ctx.num_tops == 1 else (top, *blobs)), blobs
 
 
+@configurable_channel_scale.params
 def configurable_channel_scale_params(p: Any, x: Any, scale: Any) -> list[ParamSpec]:
     require(
         p.min_global_scale <= p.max_global_scale,
@@ -59,6 +77,7 @@ def configurable_channel_scale_params(p: Any, x: Any, scale: Any) -> list[ParamS
     return [ParamSpec((1,), learnable=False, value=np.array([-1], np.float32), name="scale")] if p.global_scale else []
 
 
+@configurable_channel_scale.backward
 def configurable_channel_scale_backward(
     p: Any, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array, *, y: Any, dy: Any
 ) -> tuple[Any, ...]:
@@ -74,36 +93,17 @@ def _channel_scale_variant(layer: Any) -> str:
     return "product" if is_product else "by settings"
 
 
-_CHANNEL_SCALE = LayerType(  # registered below, with its variant
-    Signature("ChannelScale", bottoms=2, tops=(1, 2), param="channel_scale_param"),
-    Traced(channel_scale),
-    Gradient(channel_scale_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(origin="caffe-windows", restrictions="init_global_scale is ignored, as in the fork."),
-)
 register(
-    replace(
-        _CHANNEL_SCALE,
-        implementation=Variants(
-            _channel_scale_variant,
-            {
-                "product": _CHANNEL_SCALE,
-                "by settings": replace(
-                    _CHANNEL_SCALE,
-                    implementation=Traced(
-                        configurable_channel_scale, params=configurable_channel_scale_params, stateful=True
-                    ),
-                    gradient=Gradient(
-                        configurable_channel_scale_backward,
-                        overrides_autodiff=True,
-                        deviation="Gradients are computed for the product with bottom 1, whatever the top is.",
-                    ),
-                    traits=LayerTraits(dtype_policy="bottoms", spatial_map="same"),
-                ),
-            },
-            "Settings that differ from the defaults select the second variant.",
-        ),
-    )
+    "ChannelScale",
+    Variants(
+        _channel_scale_variant,
+        {"product": channel_scale.type, "by settings": configurable_channel_scale.type},
+        "Settings that differ from the defaults select the second variant.",
+    ),
+    bottoms=2,
+    tops=(1, 2),
+    param="channel_scale_param",
+    origin=channel_scale.type.docs.origin,
 )
 
 

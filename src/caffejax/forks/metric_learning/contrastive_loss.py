@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,15 +10,17 @@ from jax import lax
 
 from ...base.errors import require
 from ...core.layers.context import Context
-from ...core.layers.distance_losses import CONTRASTIVE_LOSS, Pairs, pair_gradient, read_pairs, sum_pair_losses
+from ...core.layers.distance_losses import Pairs, contrastive_loss, pair_gradient, read_pairs, sum_pair_losses
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import as_nchw, first_top
 from ...core.layers.registry import register_variants
-from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
 
 _SETTINGS = ("output_matches", "centroid_learning", "distance_calculation", "matching_distance_scale")
 
 
+@contrastive_loss.variant(
+    bottoms=(3, 4), tops=(1, 2), fork_settings=_SETTINGS, exempt_from_force_backward=(2, 3), origin="MyCaffe"
+)
 def contrastive_loss_of_labels(
     p: Any, a: jax.Array, b: jax.Array, labels: jax.Array, *centroids: jax.Array, ctx: Context
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
@@ -44,6 +45,7 @@ def contrastive_loss_of_labels(
     return loss, lax.stop_gradient(is_correct.astype(a.dtype)).reshape(-1, 1, 1, 1)
 
 
+@contrastive_loss_of_labels.backward
 def contrastive_loss_of_labels_backward(
     a: jax.Array, b: jax.Array, labels: jax.Array, *centroids: jax.Array, y: Any, dy: Any, ctx: Context
 ) -> tuple[jax.Array | None, ...]:
@@ -87,27 +89,6 @@ def _compare_pairs(ctx: Context, a: jax.Array, b: jax.Array, pair_labels: jax.Ar
     return Pairs(diff, is_similar, squared_distance, p.margin, p.legacy_version or is_manhattan)
 
 
-CONTRASTIVE_LOSS_OF_LABELS = replace(
-    CONTRASTIVE_LOSS,
-    signature=Signature(
-        "ContrastiveLoss",
-        bottoms=(3, 4),
-        tops=(1, 2),
-        param="contrastive_loss_param",
-        loss=True,
-        fork_settings=_SETTINGS,
-    ),
-    implementation=Traced(contrastive_loss_of_labels),
-    gradient=Gradient(
-        contrastive_loss_of_labels_backward,
-        overrides_autodiff=True,
-        indices=Indices((2,)),
-        exempt_from_force_backward=(2, 3),
-    ),
-    docs=LayerDocs(origin="MyCaffe"),
-)
-
-
 def _select_variant(layer: Any) -> str | None:
     p = layer.contrastive_loss_param
     has_settings = any(p.HasField(name) for name in _SETTINGS)
@@ -117,6 +98,6 @@ def _select_variant(layer: Any) -> str | None:
 register_variants(
     "ContrastiveLoss",
     _select_variant,
-    {"of labels": CONTRASTIVE_LOSS_OF_LABELS},
+    {"of labels": contrastive_loss_of_labels.type},
     "With a fourth bottom, a second top, or a setting of MyCaffe, such as `distance_calculation`, it is MyCaffe's.",
 )

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers.context import Context, ParamSpec
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import canonical_axis
 from ...core.layers.loss_helpers import label_indices, one_hot_mask
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.types import Indices
 from ...core.layers.weight_and_bias import normalize_rows
 from ...core.schema.caffe_pb2 import InnerDistanceParameter
 
@@ -24,6 +24,18 @@ Arrays = tuple[jax.Array, ...]
 _normalize_rows = partial(normalize_rows, eps=1e-6)
 
 
+@register(
+    "InnerDistance",
+    bottoms=(1, 3),
+    param="inner_distance_param",
+    in_place=False,
+    overrides_autodiff=True,
+    indices=Indices((2,)),
+    weight_axes=2,
+    origin="caffe-windows",
+    restrictions="With update_center_only and two bottoms, the second contains the labels. The fork also reads "
+    "them as the weight.",
+)
 def inner_distance(p: InnerDistanceParameter, blobs: Arrays, x: jax.Array, *bottoms: jax.Array) -> jax.Array:
     """Compute the squared L2 distance or the L1 distance of x to each row of a weight or of a second bottom.
 
@@ -40,6 +52,7 @@ def inner_distance(p: InnerDistanceParameter, blobs: Arrays, x: jax.Array, *bott
     return jnp.sum(distances, axis=2).reshape(*leading_shape, centers.shape[0]).astype(x.dtype)
 
 
+@inner_distance.params
 def inner_distance_params(p: InnerDistanceParameter, x: Any, *bottoms: Any) -> list[ParamSpec]:
     require(p.distance_type in ("L1", "L2"), f'distance_type must be "L1" or "L2", not "{p.distance_type}"')
     axis = canonical_axis(p.axis, x.shape)
@@ -68,6 +81,7 @@ def inner_distance_params(p: InnerDistanceParameter, x: Any, *bottoms: Any) -> l
     return [ParamSpec(shape, p.weight_filler, rewrite=rewrite, name="weight")]
 
 
+@inner_distance.backward
 def inner_distance_backward(
     p: InnerDistanceParameter, blobs: Arrays, x: jax.Array, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
@@ -89,6 +103,7 @@ def inner_distance_backward(
     return (() if center_bottoms else (d_centers,)), d_rows.reshape(x.shape), *other_diffs
 
 
+@inner_distance.row_wise
 def _is_row_wise(p: InnerDistanceParameter, *, ctx: Context) -> bool:
     return p.axis > 0 and len(ctx.layer.bottom) == 1
 
@@ -101,19 +116,6 @@ def _split_centers_and_labels(
     Only layers with `update_center_only` have labels.
     """
     return (bottoms[:-1], bottoms[-1:]) if p.update_center_only else (bottoms, ())
-
-
-define_layer(
-    Signature("InnerDistance", bottoms=(1, 3), param="inner_distance_param", in_place=False),
-    Traced(inner_distance, params=inner_distance_params),
-    Gradient(inner_distance_backward, overrides_autodiff=True, indices=Indices((2,))),
-    LayerTraits(row_wise=_is_row_wise, weight_axes=2),
-    docs=LayerDocs(
-        origin="caffe-windows",
-        restrictions="With update_center_only and two bottoms, the second contains the labels. The fork also reads "
-        "them as the weight.",
-    ),
-)
 
 
 def _read_rows_and_centers(

@@ -13,6 +13,7 @@ from caffejax.core.layers.inner_product import InnerProductSettings
 
 from ...base.errors import require
 from ...core.layers.context import Context, ParamSpec
+from ...core.layers.declaration import declare
 from ...core.layers.dtype_policy import promote
 from ...core.layers.fillers import scale_filler
 from ...core.layers.helpers import is_after_first_axis
@@ -25,13 +26,23 @@ from ...core.layers.inner_product import (
     read_inner_product,
 )
 from ...core.layers.registry import register_variants
-from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ...core.layers.weight_and_bias import normalize_rows
 from ...core.schema.caffe_pb2 import FillerParameter
 
 Arrays = tuple[jax.Array, ...]
 
 
+@declare(
+    "InnerProduct",
+    bottoms=(1, 3),
+    param="inner_product_param",
+    row_wise=False,
+    dtype_policy="products",
+    weight_axes=2,
+    blob_names=("weight", "bias"),
+    origin="caffe-windows",
+    settings=read_inner_product,
+)
 def inner_product_of_bottoms(
     p: InnerProductSettings, blobs: Arrays, x: jax.Array, weight: jax.Array, *bias: jax.Array, ctx: Context
 ) -> jax.Array:
@@ -43,12 +54,14 @@ def inner_product_of_bottoms(
     return multiply_by_weight(ctx, x, weight.reshape(_matrix_shape(weight)), *(bias or blobs))
 
 
+@inner_product_of_bottoms.params
 def inner_product_of_bottoms_params(p: InnerProductSettings, x: Any, weight: Any, *bias: Any) -> list[ParamSpec]:
     _check_bottoms(p, x, weight, *bias)
     num_outputs = _matrix_shape(weight)[1 if p.transpose else 0]
     return [ParamSpec((num_outputs,), p.bias_filler, name="bias")] if p.bias_term and not bias else []
 
 
+@inner_product_of_bottoms.backward
 def inner_product_of_bottoms_backward(
     p: InnerProductSettings,
     blobs: Arrays,
@@ -83,6 +96,19 @@ def _check_bottoms(p: InnerProductSettings, x: Any, weight: Any, *bias: Any) -> 
         require(shape == (num_outputs,), f"bottom 2, the bias, must have shape {(num_outputs,)}, not {shape}")
 
 
+@declare(
+    "InnerProduct",
+    param="inner_product_param",
+    fork_settings=("normalize",),
+    overrides_autodiff=True,
+    deviation="The gradient treats the normalized rows of the weight as the parameters.",
+    row_wise=is_after_first_axis,
+    dtype_policy="products",
+    weight_axes=2,
+    blob_names=("weight", "bias"),
+    origin="caffe-windows",
+    settings=read_inner_product,
+)
 def inner_product_of_unit_rows(p: InnerProductSettings, blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Apply InnerProduct with `normalize`: each row of the weight is divided by its length, also in the stored blob.
 
@@ -91,11 +117,13 @@ def inner_product_of_unit_rows(p: InnerProductSettings, blobs: Arrays, x: jax.Ar
     return inner_product((_normalize_weight_rows(p.num_output, blobs[0]), *blobs[1:]), x, ctx=ctx)
 
 
+@inner_product_of_unit_rows.params
 def inner_product_of_unit_rows_params(p: InnerProductSettings, x: jax.Array) -> list[ParamSpec]:
     weight, *bias = inner_product_params(p, x)
     return [replace(weight, rewrite=partial(_normalize_weight_rows, p.num_output)), *bias]
 
 
+@inner_product_of_unit_rows.backward
 def inner_product_of_unit_rows_backward(
     p: InnerProductSettings, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
@@ -106,6 +134,17 @@ def _normalize_weight_rows(num_outputs: int, weight: jax.Array) -> jax.Array:
     return normalize_rows(weight.reshape(num_outputs, -1), eps=1e-6).reshape(weight.shape)
 
 
+@declare(
+    "InnerProduct",
+    param="inner_product_param",
+    fork_settings=("enable_noise", "sigma_init"),
+    row_wise=is_after_first_axis,
+    dtype_policy="products",
+    weight_axes=2,
+    blob_names=("weight", "bias", "weight_deviation", "bias_deviation"),
+    origin="MyCaffe",
+    settings=read_inner_product,
+)
 def noisy_inner_product(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Apply InnerProduct with `enable_noise`: in TRAIN, weight and bias are mean + deviation * noise.
 
@@ -116,6 +155,7 @@ def noisy_inner_product(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Arr
     return inner_product(_add_noise(blobs, _sample_noise(ctx, blobs)), x, ctx=ctx)
 
 
+@noisy_inner_product.params
 def noisy_inner_product_params(p: InnerProductSettings, x: jax.Array, *, ctx: Context) -> list[ParamSpec]:
     means = inner_product_params(p, x)
     fan_in = means[0].shape[1]
@@ -129,6 +169,7 @@ def noisy_inner_product_params(p: InnerProductSettings, x: jax.Array, *, ctx: Co
     ]
 
 
+@noisy_inner_product.backward
 def noisy_inner_product_backward(
     p: InnerProductSettings, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Any, jax.Array]:
@@ -152,41 +193,6 @@ def _add_noise(blobs: Arrays, noise: list[jax.Array]) -> Arrays:
     return tuple(m + s * n for m, s, n in zip(means, deviations, noise, strict=True)) if noise else means
 
 
-INNER_PRODUCT_OF_BOTTOMS = LayerType(
-    Signature("InnerProduct", bottoms=(1, 3), param="inner_product_param"),
-    Traced(inner_product_of_bottoms, params=inner_product_of_bottoms_params),
-    Gradient(inner_product_of_bottoms_backward),
-    LayerTraits(row_wise=False, dtype_policy="products", weight_axes=2, blob_names=("weight", "bias")),
-    docs=LayerDocs(origin="caffe-windows"),
-    settings=read_inner_product,
-)
-INNER_PRODUCT_OF_UNIT_ROWS = LayerType(
-    Signature("InnerProduct", param="inner_product_param", fork_settings=("normalize",)),
-    Traced(inner_product_of_unit_rows, params=inner_product_of_unit_rows_params),
-    Gradient(
-        inner_product_of_unit_rows_backward,
-        overrides_autodiff=True,
-        deviation="The gradient treats the normalized rows of the weight as the parameters.",
-    ),
-    LayerTraits(row_wise=is_after_first_axis, dtype_policy="products", weight_axes=2, blob_names=("weight", "bias")),
-    docs=LayerDocs(origin="caffe-windows"),
-    settings=read_inner_product,
-)
-NOISY_INNER_PRODUCT = LayerType(
-    Signature("InnerProduct", param="inner_product_param", fork_settings=("enable_noise", "sigma_init")),
-    Traced(noisy_inner_product, params=noisy_inner_product_params),
-    Gradient(noisy_inner_product_backward),
-    LayerTraits(
-        row_wise=is_after_first_axis,
-        dtype_policy="products",
-        weight_axes=2,
-        blob_names=("weight", "bias", "weight_deviation", "bias_deviation"),
-    ),
-    docs=LayerDocs(origin="MyCaffe"),
-    settings=read_inner_product,
-)
-
-
 def _select_variant(layer: Any) -> str | None:
     if len(layer.bottom) > 1:
         return "of bottoms"
@@ -199,9 +205,9 @@ register_variants(
     "InnerProduct",
     _select_variant,
     {
-        "of bottoms": INNER_PRODUCT_OF_BOTTOMS,
-        "of unit rows": INNER_PRODUCT_OF_UNIT_ROWS,
-        "with noise": NOISY_INNER_PRODUCT,
+        "of bottoms": inner_product_of_bottoms.type,
+        "of unit rows": inner_product_of_unit_rows.type,
+        "with noise": noisy_inner_product.type,
     },
     "The number of bottoms, `normalize` and `enable_noise` in inner_product_param select the variant.",
 )

@@ -11,11 +11,11 @@ import numpy as np
 
 from ...base.errors import require
 from ...core.layers.context import Context, ParamSpec, Phase
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import canonical_axis, first_top
 from ...core.layers.loss_helpers import label_indices, num_classes_of_rows, one_hot_mask
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.types import Indices
 from ...core.layers.weight_and_bias import normalize_rows
 from ...core.schema.caffe_pb2 import (
     CosinAddmParameter,
@@ -44,6 +44,25 @@ def anneal(base: float, gamma: float, power: float, count: jax.Array) -> jax.Arr
 Arrays = tuple[jax.Array, ...]
 
 
+def _class_count(p: MarginInnerProductParameter, x: Any, labels: Any) -> int:
+    return int(p.num_output)
+
+
+@register(
+    "MarginInnerProduct",
+    bottoms=2,
+    tops=(1, 2),
+    param="margin_inner_product_param",
+    in_place=False,
+    stateful=True,
+    overrides_autodiff=True,
+    indices=Indices((1,), _class_count),
+    exempt_from_force_backward=(1,),
+    deviation="The gradient of the weight ignores the margin; the gradient of the bottom is normalized.",
+    weight_axes=2,
+    blob_names=("weight", "count"),
+    origin="SphereFace",
+)
 def margin_inner_product(
     p: MarginInnerProductParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, num_tops: int
 ) -> tuple[Any, Arrays]:
@@ -68,6 +87,7 @@ def margin_inner_product(
     return tops, (count,)
 
 
+@margin_inner_product.params
 def margin_inner_product_params(p: MarginInnerProductParameter, x: Any, labels: Any) -> list[ParamSpec]:
     axis = canonical_axis(p.axis, x.shape)
     require(axis == 1, f"has a label for each item along axis 0; axis must be 1, not {p.axis}")
@@ -83,6 +103,7 @@ def margin_inner_product_params(p: MarginInnerProductParameter, x: Any, labels: 
     ]
 
 
+@margin_inner_product.backward
 def margin_inner_product_backward(
     p: MarginInnerProductParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[Any, ...]:
@@ -102,25 +123,6 @@ def margin_inner_product_backward(
     d_product = jnp.where(is_label, d_label * (w_coefficient + lambda_), d_top)
     dx = d_product @ unit_weight + jnp.sum(d_label * x_coefficient, axis=1, keepdims=True) * rows
     return (d_top.T @ rows, None), dx.reshape(x.shape), None
-
-
-def _class_count(p: MarginInnerProductParameter, x: Any, labels: Any) -> int:
-    return int(p.num_output)
-
-
-define_layer(
-    Signature("MarginInnerProduct", bottoms=2, tops=(1, 2), param="margin_inner_product_param", in_place=False),
-    Traced(margin_inner_product, params=margin_inner_product_params, stateful=True),
-    Gradient(
-        margin_inner_product_backward,
-        overrides_autodiff=True,
-        indices=Indices((1,), _class_count),
-        exempt_from_force_backward=(1,),
-        deviation="The gradient of the weight ignores the margin; the gradient of the bottom is normalized.",
-    ),
-    LayerTraits(weight_axes=2, blob_names=("weight", "count")),
-    docs=LayerDocs(origin="SphereFace"),
-)
 
 
 def _angle_factor(p: MarginInnerProductParameter) -> int:
@@ -168,6 +170,18 @@ _CHEBYSHEV: dict[int, Any] = {  # cos(m angle) and its derivative with respect t
 }
 
 
+@register(
+    "CosinAddm",
+    bottoms=2,
+    param="cosin_add_m_param",
+    in_place=False,
+    overrides_autodiff=True,
+    indices=Indices((1,), num_classes_of_rows),
+    deviation="Where the cosine is 1 or more, the gradient of the top passes unchanged.",
+    row_wise=True,
+    origin="arcface-caffe",
+    restrictions="`transform_test` is ignored, as in the fork. No recorded case.",
+)
 def cosin_addm(p: CosinAddmParameter, x: jax.Array, labels: jax.Array) -> jax.Array:
     """Change the cosine of the angle to the item's class to cos(angle + m), in TRAIN and TEST.
 
@@ -183,6 +197,7 @@ def cosin_addm(p: CosinAddmParameter, x: jax.Array, labels: jax.Array) -> jax.Ar
     return jnp.where(is_label, label_cosine, cosines).reshape(x.shape).astype(x.dtype)
 
 
+@cosin_addm.backward
 def cosin_addm_backward(
     p: CosinAddmParameter, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
@@ -191,22 +206,6 @@ def cosin_addm_backward(
     slope = math.cos(m) + math.sin(m) * cosines / jnp.where(sine > 0, sine, 1)
     factor = jnp.where(is_label & has_margin & (sine > 0), slope, 1)
     return (factor * promote(dy).reshape(cosines.shape)).reshape(x.shape).astype(x.dtype), None
-
-
-define_layer(
-    Signature("CosinAddm", bottoms=2, param="cosin_add_m_param", in_place=False),
-    Traced(cosin_addm),
-    Gradient(
-        cosin_addm_backward,
-        overrides_autodiff=True,
-        indices=Indices((1,), num_classes_of_rows),
-        deviation="Where the cosine is 1 or more, the gradient of the top passes unchanged.",
-    ),
-    LayerTraits(row_wise=True),
-    docs=LayerDocs(
-        origin="arcface-caffe", restrictions="`transform_test` is ignored, as in the fork. No recorded case."
-    ),
-)
 
 
 def _read_cosines(p: CosinAddmParameter, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -231,6 +230,20 @@ def _compute_sine(cosine: jax.Array) -> jax.Array:
     return jnp.where(squared_sine > 0, jnp.sqrt(jnp.where(squared_sine > 0, squared_sine, 1)), 0)
 
 
+_INDICES = Indices((1,), num_classes_of_rows)
+
+
+@register(
+    "LabelSpecificRescale",
+    bottoms=2,
+    tops=(1, 2),
+    param="label_specific_rescale_param",
+    stateful=True,
+    indices=_INDICES,
+    exempt_from_force_backward=(1,),
+    origin="NormFace",
+    restrictions="positive_lower_bound and negative_upper_bound are ignored, as in the fork.",
+)
 def label_specific_rescale(
     p: LabelSpecificRescaleParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, ctx: Context
 ) -> tuple[Any, Arrays]:
@@ -253,6 +266,7 @@ def label_specific_rescale(
     return (top, weight.reshape(1).astype(x.dtype)) if ctx.num_tops == 2 else top, state
 
 
+@label_specific_rescale.params
 def label_specific_rescale_params(
     p: LabelSpecificRescaleParameter, x: Any, labels: Any, *, ctx: Context
 ) -> list[ParamSpec]:
@@ -260,6 +274,7 @@ def label_specific_rescale_params(
     return [make_pass_count_spec(p.iteration)] if _needs_annealing(ctx) else []
 
 
+@label_specific_rescale.backward
 def label_specific_rescale_backward(
     p: LabelSpecificRescaleParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any, ctx: Context
 ) -> tuple[Any, ...]:
@@ -278,6 +293,17 @@ def _power(x: jax.Array, exponent: jax.Array) -> jax.Array:
     return jnp.where(x > 0, jnp.power(jnp.where(x > 0, x, 1), exponent), jnp.where(exponent == 0, 1, 0))
 
 
+@register(
+    "LabelSpecificAdd",
+    bottoms=2,
+    tops=(1, 2),
+    param="label_specific_add_param",
+    stateful=True,
+    indices=_INDICES,
+    exempt_from_force_backward=(1,),
+    origin="caffe-windows",
+    restrictions="transform_test is ignored, as in the fork.",
+)
 def label_specific_add(
     p: LabelSpecificAddParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, num_tops: int, phase: Phase
 ) -> tuple[Any, Arrays]:
@@ -298,31 +324,15 @@ def label_specific_add(
     return ((top, bias.astype(x.dtype)) if num_tops == 2 else top), blobs
 
 
+@label_specific_add.params
 def label_specific_add_params(p: LabelSpecificAddParameter, x: Any, labels: Any, *, phase: Phase) -> list[ParamSpec]:
     _check_shapes(x, labels)
     return [make_pass_count_spec(p.iteration)] if phase == "TRAIN" and p.HasField("bias_base") else []
 
 
+@label_specific_add.backward
 def label_specific_add_backward(blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any) -> tuple[Any, ...]:
     return tuple(None for _ in blobs), first_top(dy), None
-
-
-_INDICES = Indices((1,), num_classes_of_rows)
-
-define_layer(
-    Signature("LabelSpecificRescale", bottoms=2, tops=(1, 2), param="label_specific_rescale_param"),
-    Traced(label_specific_rescale, params=label_specific_rescale_params, stateful=True),
-    Gradient(label_specific_rescale_backward, indices=_INDICES, exempt_from_force_backward=(1,)),
-    docs=LayerDocs(
-        origin="NormFace", restrictions="positive_lower_bound and negative_upper_bound are ignored, as in the fork."
-    ),
-)
-define_layer(
-    Signature("LabelSpecificAdd", bottoms=2, tops=(1, 2), param="label_specific_add_param"),
-    Traced(label_specific_add, params=label_specific_add_params, stateful=True),
-    Gradient(label_specific_add_backward, indices=_INDICES, exempt_from_force_backward=(1,)),
-    docs=LayerDocs(origin="caffe-windows", restrictions="transform_test is ignored, as in the fork."),
-)
 
 
 def _check_shapes(x: Any, labels: Any) -> None:

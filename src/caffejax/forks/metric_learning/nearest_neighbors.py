@@ -11,10 +11,10 @@ from jax import lax
 
 from ...base.errors import require
 from ...core.layers.context import Context, ParamSpec, Phase, Shape
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import no_gradient, reject_fields
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.types import Indices
 from ...core.ops.vma import vary_as
 from ...core.schema.caffe_pb2 import AccuracyParameter, DataSequenceParameter, DecodeParameter, KnnParameter
 
@@ -24,6 +24,23 @@ _DEFAULT_NUM_LABELS = 10
 _LABELS_DOC = f"MyCaffe's tables grow with the number of labels; here labels are 0 to {_DEFAULT_NUM_LABELS - 1}"
 
 
+@register(
+    "Decode",
+    bottoms=(1, 2),
+    tops=(1, 2),
+    param="decode_param",
+    in_place=False,
+    stateful=True,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    stops_gradient=True,
+    indices=Indices((1,)),
+    blob_names=("centroids", "is_complete", "counts", "encodings"),
+    origin="MyCaffe",
+    unsupported=dict.fromkeys(("shard", "joint_batch"), "items update the centroids one after the other"),
+    restrictions=f"{_LABELS_DOC}, or fewer than pregen_label_count if it is set. The first encoding of a label "
+    "counts as much as the others. Not supported: target PREGEN. No recorded case.",
+)
 def decode(
     p: DecodeParameter, blobs: Arrays, x: jax.Array, *labels: jax.Array, num_tops: int, phase: Phase
 ) -> tuple[Any, Arrays]:
@@ -124,6 +141,7 @@ def _label_count(param: Any) -> int:
     return int(param.pregen_label_count) if param.pregen_label_count > 0 else _DEFAULT_NUM_LABELS
 
 
+@decode.params
 def decode_params(p: DecodeParameter, x: Any, *labels: Any) -> list[ParamSpec]:
     _require_items(x)
     require(p.target != p.PREGEN, "target PREGEN, which samples random targets, is not supported")
@@ -141,20 +159,15 @@ def decode_params(p: DecodeParameter, x: Any, *labels: Any) -> list[ParamSpec]:
     return [ParamSpec(shape, learnable=False, name=name) for name, shape in zip(names, shapes, strict=True)]
 
 
-define_layer(
-    Signature("Decode", bottoms=(1, 2), tops=(1, 2), param="decode_param", in_place=False),
-    Traced(decode, params=decode_params, stateful=True),
-    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True, indices=Indices((1,))),
-    LayerTraits(blob_names=("centroids", "is_complete", "counts", "encodings")),
-    docs=LayerDocs(
-        origin="MyCaffe",
-        unsupported=dict.fromkeys(("shard", "joint_batch"), "items update the centroids one after the other"),
-        restrictions=f"{_LABELS_DOC}, or fewer than pregen_label_count if it is set. The first encoding of a label "
-        "counts as much as the others. Not supported: target PREGEN. No recorded case.",
-    ),
+@register(
+    "AccuracyDecode",
+    bottoms=2,
+    param="accuracy_param",
+    fork_settings=("ignore_labels",),
+    differentiable=False,
+    indices=Indices((1,)),
+    origin="MyCaffe",
 )
-
-
 def accuracy_decode(p: AccuracyParameter, distances: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute the fraction of items whose label has the smallest distance, as a scalar.
 
@@ -171,14 +184,21 @@ def accuracy_decode(p: AccuracyParameter, distances: jax.Array, labels: jax.Arra
     return jnp.sum(is_correct, dtype=jnp.float32) / jnp.sum(is_counted)
 
 
-define_layer(
-    Signature("AccuracyDecode", bottoms=2, param="accuracy_param", fork_settings=("ignore_labels",)),
-    Traced(accuracy_decode),
-    Gradient(exists=False, indices=Indices((1,))),
-    docs=LayerDocs(origin="MyCaffe"),
+@register(
+    "AccuracyEncoding",
+    bottoms=2,
+    param="accuracy_param",
+    further_params=("decode_param",),
+    in_place=False,
+    stateful=True,
+    differentiable=False,
+    indices=Indices((1,)),
+    origin="MyCaffe",
+    unsupported=dict.fromkeys(("shard", "joint_batch"), "items update the centroids one after the other"),
+    restrictions=f"{_LABELS_DOC}, or fewer than decode_param.pregen_label_count if it is set, and the centroids "
+    "do not start again when a new label appears. The first encoding of a label counts as much as the others. No "
+    "recorded case.",
 )
-
-
 def accuracy_encoding(blobs: Arrays, x: jax.Array, labels: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Compute the fraction of encodings that are nearest to the centroid of their label, as a scalar.
 
@@ -204,6 +224,7 @@ def accuracy_encoding(blobs: Arrays, x: jax.Array, labels: jax.Array, *, ctx: Co
     return jnp.mean(is_nearest, dtype=jnp.float32), stored_blobs
 
 
+@accuracy_encoding.params
 def accuracy_encoding_params(p: AccuracyParameter, x: Any, labels: Any, *, ctx: Context) -> list[ParamSpec]:
     _require_items(x)
     decode, n = ctx.layer.decode_param, x.shape[0]
@@ -221,20 +242,25 @@ def accuracy_encoding_params(p: AccuracyParameter, x: Any, labels: Any, *, ctx: 
     return [ParamSpec(shape, learnable=False, persistent=False, name=name) for name, shape in shapes.items()]
 
 
-define_layer(
-    Signature("AccuracyEncoding", bottoms=2, param="accuracy_param", further_params=("decode_param",), in_place=False),
-    Traced(accuracy_encoding, params=accuracy_encoding_params, stateful=True),
-    Gradient(exists=False, indices=Indices((1,))),
-    docs=LayerDocs(
-        origin="MyCaffe",
-        unsupported=dict.fromkeys(("shard", "joint_batch"), "items update the centroids one after the other"),
-        restrictions=f"{_LABELS_DOC}, or fewer than decode_param.pregen_label_count if it is set, and the centroids "
-        "do not start again when a new label appears. The first encoding of a label counts as much as the others. No "
-        "recorded case.",
-    ),
+@register(
+    "Knn",
+    bottoms=(1, 2),
+    param="knn_param",
+    in_place=False,
+    stateful=True,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    stops_gradient=True,
+    indices=Indices((1,)),
+    blob_names=("count", "encodings", "labels"),
+    origin="MyCaffe",
+    unsupported={
+        "shard": "each device would store only its own items",
+        "symbolic_batch": "the stored batches have the batch size of the net",
+    },
+    restrictions="Each item is compared with each stored item; MyCaffe reads the first of a batch. Nets for "
+    "training and testing need the same batch size. No recorded case.",
 )
-
-
 def knn(p: KnnParameter, blobs: Arrays, x: jax.Array, *labels: jax.Array, phase: Phase) -> tuple[jax.Array, Arrays]:
     """Score each label by the distance of its nearest examples in the last batches. The top is (N, num_output, 1, 1).
 
@@ -275,6 +301,7 @@ def knn(p: KnnParameter, blobs: Arrays, x: jax.Array, *labels: jax.Array, phase:
     return lax.map(score_labels, x)[:, :, None, None].astype(top.dtype), blobs
 
 
+@knn.params
 def knn_params(p: KnnParameter, x: Any, *labels: Any, phase: Phase) -> list[ParamSpec]:
     _require_items(x)
     n = x.shape[0]
@@ -291,23 +318,21 @@ def knn_params(p: KnnParameter, x: Any, *labels: Any, phase: Phase) -> list[Para
     return [ParamSpec(shape, learnable=False, name=name) for name, shape in shapes.items()]
 
 
-define_layer(
-    Signature("Knn", bottoms=(1, 2), param="knn_param", in_place=False),
-    Traced(knn, params=knn_params, stateful=True),
-    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True, indices=Indices((1,))),
-    LayerTraits(blob_names=("count", "encodings", "labels")),
-    docs=LayerDocs(
-        origin="MyCaffe",
-        unsupported={
-            "shard": "each device would store only its own items",
-            "symbolic_batch": "the stored batches have the batch size of the net",
-        },
-        restrictions="Each item is compared with each stored item; MyCaffe reads the first of a batch. Nets for "
-        "training and testing need the same batch size. No recorded case.",
-    ),
+@register(
+    "DataSequence",
+    bottoms=2,
+    tops=(2, None),
+    param="data_sequence_param",
+    in_place=False,
+    stateful=True,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    stops_gradient=True,
+    indices=Indices((1,)),
+    origin="MyCaffe",
+    unsupported={"shard": "each device would store only its own items"},
+    restrictions=f"Without label_count: {_LABELS_DOC}, from label_start on. No recorded case.",
 )
-
-
 def data_sequence(
     p: DataSequenceParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, key: jax.Array
 ) -> tuple[Arrays, Arrays]:
@@ -349,6 +374,7 @@ def data_sequence(
     return tuple(lax.stop_gradient(t) for t in tops), (cache, counts)
 
 
+@data_sequence.params
 def data_sequence_params(p: DataSequenceParameter, x: Any, labels: Any, *, num_tops: int) -> list[ParamSpec]:
     _require_items(x)
     n = x.shape[0]
@@ -364,15 +390,3 @@ def data_sequence_params(p: DataSequenceParameter, x: Any, labels: Any, *, num_t
     num_labels = p.label_count if p.label_count > 0 else _DEFAULT_NUM_LABELS
     shapes: dict[str, Shape] = {"rows": (num_labels, p.cache_size, math.prod(x.shape[1:])), "counts": (num_labels,)}
     return [ParamSpec(shape, learnable=False, persistent=False, name=name) for name, shape in shapes.items()]
-
-
-define_layer(
-    Signature("DataSequence", bottoms=2, tops=(2, None), param="data_sequence_param", in_place=False),
-    Traced(data_sequence, params=data_sequence_params, stateful=True),
-    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True, indices=Indices((1,))),
-    docs=LayerDocs(
-        origin="MyCaffe",
-        unsupported={"shard": "each device would store only its own items"},
-        restrictions=f"Without label_count: {_LABELS_DOC}, from label_start on. No recorded case.",
-    ),
-)

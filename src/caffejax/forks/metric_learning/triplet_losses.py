@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context, ParamSpec
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import canonical_axis, first_top
 from ...core.layers.loss_helpers import (
@@ -20,8 +21,7 @@ from ...core.layers.loss_helpers import (
     one_hot_mask,
     require_same_batch_size,
 )
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
+from ...core.layers.types import Indices, Transform
 from ...core.schema.caffe_pb2 import (
     CenterLossParameter,
     GeneralContrastiveParameter,
@@ -63,6 +63,29 @@ def has_no_negatives(p: GeneralTripletParameter, distance: jax.Array) -> jax.Arr
 Arrays = tuple[jax.Array, ...]
 
 
+_UNSUPPORTED: dict[Transform, str] = {
+    "jvp": "the gradient of the centers is not linear in the gradient of the top, on which it does not depend",
+    "shard_map": "the centers' gradient divides by the number of items of a class in the whole batch",
+}
+
+
+def _class_count(p: CenterLossParameter, x: Any, labels: Any) -> int:
+    return int(p.num_output)
+
+
+@register(
+    "CenterLoss",
+    bottoms=2,
+    param="center_loss_param",
+    in_place=False,
+    overrides_autodiff=True,
+    indices=Indices((1,), _class_count),
+    exempt_from_force_backward=(1,),
+    deviation="The gradient of a center is a mean over its class, and does not depend on the loss weight.",
+    weight_axes=2,
+    origin="caffe-face",
+    unsupported=_UNSUPPORTED,
+)
 def center_loss(blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute half the mean over items of the squared distance to the center of the item's class, as a scalar.
 
@@ -74,6 +97,7 @@ def center_loss(blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> jax
     return nan_if_unlabelled(is_label, jnp.sum(jnp.square(difference)) / (2 * x.shape[0])).astype(x.dtype)
 
 
+@center_loss.params
 def center_loss_params(p: CenterLossParameter, x: Any, labels: Any) -> list[ParamSpec]:
     axis = canonical_axis(p.axis, x.shape)
     require(axis == 1, f"has a label for each item along axis 0; axis must be 1, not {p.axis}")
@@ -86,6 +110,7 @@ def center_loss_params(p: CenterLossParameter, x: Any, labels: Any) -> list[Para
     return [ParamSpec((p.num_output, math.prod(x.shape[1:])), p.center_filler, name="centers")]
 
 
+@center_loss.backward
 def center_loss_backward(
     blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Any, ...]:
@@ -94,30 +119,6 @@ def center_loss_backward(
     d_centers = -(members.T @ difference) / (1 + cross_replica.psum(ctx, jnp.sum(members, axis=0))[:, None])
     dx = dy / x.shape[0] * difference
     return (jnp.where(dy == 0, 0, d_centers),), dx.reshape(x.shape), None
-
-
-def _class_count(p: CenterLossParameter, x: Any, labels: Any) -> int:
-    return int(p.num_output)
-
-
-_UNSUPPORTED: dict[Transform, str] = {
-    "jvp": "the gradient of the centers is not linear in the gradient of the top, on which it does not depend",
-    "shard_map": "the centers' gradient divides by the number of items of a class in the whole batch",
-}
-
-define_layer(
-    Signature("CenterLoss", bottoms=2, param="center_loss_param", in_place=False),
-    Traced(center_loss, params=center_loss_params),
-    Gradient(
-        center_loss_backward,
-        overrides_autodiff=True,
-        indices=Indices((1,), _class_count),
-        exempt_from_force_backward=(1,),
-        deviation="The gradient of a center is a mean over its class, and does not depend on the loss weight.",
-    ),
-    LayerTraits(weight_axes=2),
-    docs=LayerDocs(origin="caffe-face", unsupported=_UNSUPPORTED),
-)
 
 
 def _subtract_centers(blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -132,6 +133,20 @@ def _subtract_centers(blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) 
     return promote(x).reshape(x.shape[0], -1) - class_centers, is_label
 
 
+@register(
+    "GeneralContrastiveLoss",
+    bottoms=(2, 3),
+    tops=(1, 2),
+    param="general_contrastive_loss_param",
+    loss=True,
+    stateful=True,
+    overrides_autodiff=True,
+    indices=Indices((1,), num_classes_of_rows),
+    exempt_from_force_backward=(1, 2),
+    deviation="The means in the second top pass no gradient, whatever their loss weight; a third bottom gets none.",
+    origin="NormFace",
+    restrictions="square is ignored, as in the fork.",
+)
 def general_contrastive_loss(
     p: GeneralContrastiveParameter,
     blobs: Arrays,
@@ -177,6 +192,7 @@ def general_contrastive_loss(
     return (loss if ctx.num_tops == 1 else (loss, mean_terms)), blobs
 
 
+@general_contrastive_loss.params
 def general_contrastive_loss_params(
     p: GeneralContrastiveParameter, distances: Any, labels: Any, *read_distances: Any
 ) -> list[ParamSpec]:
@@ -188,6 +204,7 @@ def general_contrastive_loss_params(
     return [ParamSpec((1,), learnable=False, persistent=False, name="mean_error")] if p.add_intra_mae else []
 
 
+@general_contrastive_loss.backward
 def general_contrastive_loss_backward(
     p: GeneralContrastiveParameter,
     blobs: Arrays,
@@ -215,20 +232,6 @@ def general_contrastive_loss_backward(
     slope = jnp.where(is_label & has_positive_slope, p.positive_weight, 0) - negative_slope
     dx = (d_top / d.shape[0] * slope).reshape(distances.shape)
     return tuple(None for _ in blobs), dx, None, *(None for _ in read_distances)
-
-
-define_layer(
-    Signature("GeneralContrastiveLoss", bottoms=(2, 3), tops=(1, 2), param="general_contrastive_loss_param", loss=True),
-    Traced(general_contrastive_loss, params=general_contrastive_loss_params, stateful=True),
-    Gradient(
-        general_contrastive_loss_backward,
-        overrides_autodiff=True,
-        indices=Indices((1,), num_classes_of_rows),
-        exempt_from_force_backward=(1, 2),
-        deviation="The means in the second top pass no gradient, whatever their loss weight; a third bottom gets none.",
-    ),
-    docs=LayerDocs(origin="NormFace", restrictions="square is ignored, as in the fork."),
-)
 
 
 def _read_contrastive_masks(ctx: Context, blobs: Arrays, distances: jax.Array, labels: jax.Array) -> Arrays:
@@ -286,6 +289,20 @@ def _compute_contrastive_terms(
     return positive_terms, negative_gaps, jnp.exp(-d) * (d < margin) if p.exp_negative_weight else negative_gaps
 
 
+@register(
+    "GeneralTripletLoss",
+    bottoms=2,
+    tops=(1, 2),
+    param="general_triplet_loss_param",
+    loss=True,
+    overrides_autodiff=True,
+    indices=Indices((1,), num_classes_of_rows),
+    exempt_from_force_backward=(1,),
+    deviation="The gradient counts the item's class once, for any number of other classes, and with "
+    "add_center_loss also where the loss is 0. The means in the second top pass no gradient.",
+    origin="NormFace",
+    restrictions="A third bottom, which weights the gradients of the items, is refused.",
+)
 def general_triplet_loss(p: GeneralTripletParameter, distances: jax.Array, labels: jax.Array, *, ctx: Context) -> Any:
     """Compute a triplet loss of distances to classes as a scalar.
 
@@ -309,6 +326,7 @@ def general_triplet_loss(p: GeneralTripletParameter, distances: jax.Array, label
     return loss, cross_replica.pmean(ctx, jnp.stack(distance_sums) / d.shape[0])
 
 
+@general_triplet_loss.backward
 def general_triplet_loss_backward(
     p: GeneralTripletParameter, distances: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[jax.Array, None]:
@@ -320,23 +338,6 @@ def general_triplet_loss_backward(
         has_negative_slope, p.negative_weight, 0
     )
     return (d_top / d.shape[0] * slope).reshape(distances.shape), None
-
-
-define_layer(
-    Signature("GeneralTripletLoss", bottoms=2, tops=(1, 2), param="general_triplet_loss_param", loss=True),
-    Traced(general_triplet_loss),
-    Gradient(
-        general_triplet_loss_backward,
-        overrides_autodiff=True,
-        indices=Indices((1,), num_classes_of_rows),
-        exempt_from_force_backward=(1,),
-        deviation="The gradient counts the item's class once, for any number of other classes, and with "
-        "add_center_loss also where the loss is 0. The means in the second top pass no gradient.",
-    ),
-    docs=LayerDocs(
-        origin="NormFace", restrictions="A third bottom, which weights the gradients of the items, is refused."
-    ),
-)
 
 
 def _read_triplet_masks(p: GeneralTripletParameter, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
@@ -357,6 +358,18 @@ def _read_triplet_masks(p: GeneralTripletParameter, distances: jax.Array, labels
     return d, is_label, is_positive_only, negative_mask, is_within_margin
 
 
+@register(
+    "TripletLoss",
+    bottoms=(3, 4),
+    param="triplet_loss_param",
+    loss=True,
+    fork_settings=("alpha", "pregen_label_start"),
+    indices=Indices((3,)),
+    exempt_from_force_backward=(3,),
+    accepts_integers=True,
+    origin="caffe-windows, MyCaffe",
+    restrictions="Variants that form triplets from the rows of one bottom are an error. No recorded case.",
+)
 def triplet_loss(
     p: TripletLossParameter, anchor: jax.Array, positive: jax.Array, negative: jax.Array, *labels: jax.Array
 ) -> jax.Array:
@@ -369,6 +382,7 @@ def triplet_loss(
     return jnp.sum(jnp.where(gap > 0, gap, 0)) / (2 * max(anchor.shape[0], 1))
 
 
+@triplet_loss.backward
 def triplet_loss_backward(
     p: TripletLossParameter,
     anchor: jax.Array,
@@ -385,24 +399,6 @@ def triplet_loss_backward(
         d.reshape(x.shape).astype(x.dtype) for d, x in zip(diffs, (anchor, positive, negative), strict=True)
     )
     return *shaped_diffs, *(None for _ in labels)
-
-
-define_layer(
-    Signature(
-        "TripletLoss",
-        bottoms=(3, 4),
-        param="triplet_loss_param",
-        loss=True,
-        fork_settings=("alpha", "pregen_label_start"),
-    ),
-    Traced(triplet_loss),
-    Gradient(triplet_loss_backward, indices=Indices((3,)), exempt_from_force_backward=(3,)),
-    LayerTraits(accepts_integers=True),
-    docs=LayerDocs(
-        origin="caffe-windows, MyCaffe",
-        restrictions="Variants that form triplets from the rows of one bottom are an error. No recorded case.",
-    ),
-)
 
 
 def _compute_triplet_gaps(

@@ -13,10 +13,10 @@ from jax import lax
 
 from ...base.errors import require
 from ...core.layers.context import Context
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import as_nchw
-from ...core.layers.registry import define_layer
-from ...core.layers.types import IMAGE_INDICES_PER_DEVICE, Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.types import IMAGE_INDICES_PER_DEVICE
 from ...core.schema.caffe_pb2 import BoxGroupOutputParameter, BoxOutputParameter, FrcnnOutputParameter
 from ..detection.boxes import Divisor, non_max_suppression, overlaps, select_best
 from .anchors_and_deltas import (
@@ -133,6 +133,21 @@ def make_proposals(
     return tuple(tops[:n_tops])
 
 
+@register(
+    "BoxOutput",
+    bottoms=(1, None),
+    tops=(1, 2),
+    param="box_output_param",
+    further_params=("bbox_reg_param",),
+    in_place=False,
+    differentiable=False,
+    pads_rows=True,
+    origin="MS-CNN",
+    unsupported={
+        "shard": "the rows of all images are compacted together, with padding last",
+        "joint_batch": IMAGE_INDICES_PER_DEVICE,
+    },
+)
 def box_output(p: BoxOutputParameter, *maps: jax.Array, ctx: Context) -> tuple[jax.Array, ...]:
     """Propose regions of interest (ROIs) from maps of scores and deltas, as rows [image, x1, y1, x2, y2].
 
@@ -161,28 +176,6 @@ def box_output(p: BoxOutputParameter, *maps: jax.Array, ctx: Context) -> tuple[j
     return make_proposals(read_selection_settings(p, 0.0), boxes, scores, valid, ctx.num_tops, maps[0].dtype)
 
 
-define_layer(
-    Signature(
-        "BoxOutput",
-        bottoms=(1, None),
-        tops=(1, 2),
-        param="box_output_param",
-        further_params=("bbox_reg_param",),
-        in_place=False,
-    ),
-    Traced(box_output),
-    Gradient(exists=False),
-    LayerTraits(pads_rows=True),
-    docs=LayerDocs(
-        origin="MS-CNN",
-        unsupported={
-            "shard": "the rows of all images are compacted together, with padding last",
-            "joint_batch": IMAGE_INDICES_PER_DEVICE,
-        },
-    ),
-)
-
-
 def _read_candidates(ctx: Context, x: jax.Array, grid: AnchorGrid) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Decode the boxes of an output map of scores and deltas, and find those that satisfy fg_thr and min_size.
 
@@ -205,6 +198,21 @@ def _read_candidates(ctx: Context, x: jax.Array, grid: AnchorGrid) -> tuple[jax.
     return jnp.moveaxis(boxes, 1, 2), scores.reshape(n, -1), valid.reshape(n, -1)
 
 
+@register(
+    "BoxGroupOutput",
+    bottoms=(2, None),
+    tops=(1, 2),
+    param="box_group_output_param",
+    further_params=("bbox_reg_param",),
+    in_place=False,
+    differentiable=False,
+    pads_rows=True,
+    origin="Cascade R-CNN",
+    unsupported={
+        "shard": "the rows of all images are compacted together, with padding last",
+        "joint_batch": IMAGE_INDICES_PER_DEVICE,
+    },
+)
 def box_group_output(p: BoxGroupOutputParameter, *maps: jax.Array, ctx: Context) -> tuple[jax.Array, ...]:
     """Propose regions of interest (ROIs) from pairs of probability and delta maps, as rows [image, x1, y1, x2, y2].
 
@@ -229,28 +237,6 @@ def box_group_output(p: BoxGroupOutputParameter, *maps: jax.Array, ctx: Context)
     candidates = [_read_group_candidates(ctx, probabilities, deltas, group) for probabilities, deltas, group in pairs]
     boxes, scores, valid = (jnp.concatenate(arrays, axis=1) for arrays in zip(*candidates, strict=True))
     return make_proposals(read_selection_settings(p, 1.0), boxes, scores, valid, ctx.num_tops, maps[0].dtype)
-
-
-define_layer(
-    Signature(
-        "BoxGroupOutput",
-        bottoms=(2, None),
-        tops=(1, 2),
-        param="box_group_output_param",
-        further_params=("bbox_reg_param",),
-        in_place=False,
-    ),
-    Traced(box_group_output),
-    Gradient(exists=False),
-    LayerTraits(pads_rows=True),
-    docs=LayerDocs(
-        origin="Cascade R-CNN",
-        unsupported={
-            "shard": "the rows of all images are compacted together, with padding last",
-            "joint_batch": IMAGE_INDICES_PER_DEVICE,
-        },
-    ),
-)
 
 
 def _read_group_candidates(
@@ -284,6 +270,18 @@ def _read_group_candidates(
     )
 
 
+@register(
+    "FrcnnOutput",
+    bottoms=4,
+    param="frcnn_output_param",
+    further_params=("bbox_reg_param",),
+    in_place=False,
+    differentiable=False,
+    pads_rows=True,
+    origin="Cascade R-CNN",
+    restrictions="No files are written: `save_output_param` has no effect.",
+    unsupported={"shard": "boxes of all rows suppress each other", "joint_batch": IMAGE_INDICES_PER_DEVICE},
+)
 def frcnn_output(
     p: FrcnnOutputParameter,
     probabilities: jax.Array,
@@ -323,19 +321,6 @@ def frcnn_output(
     detections = jnp.where(valid[:, None], rows[order], -1)
     first_row = jnp.full((1, 7), -1, rows.dtype).at[0, 0].set(0)
     return expand_to_four_axes(jnp.concatenate([first_row, detections]).astype(dtype))
-
-
-define_layer(
-    Signature("FrcnnOutput", bottoms=4, param="frcnn_output_param", further_params=("bbox_reg_param",), in_place=False),
-    Traced(frcnn_output),
-    Gradient(exists=False),
-    LayerTraits(pads_rows=True),
-    docs=LayerDocs(
-        origin="Cascade R-CNN",
-        restrictions="No files are written: `save_output_param` has no effect.",
-        unsupported={"shard": "boxes of all rows suppress each other", "joint_batch": IMAGE_INDICES_PER_DEVICE},
-    ),
-)
 
 
 def _read_inputs(

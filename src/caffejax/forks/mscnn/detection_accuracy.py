@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.layers.types import Indices
 from ...core.schema.caffe_pb2 import DetectionAccuracyParameter, DetectionGroupAccuracyParameter
 from ..detection.boxes import overlaps
 from .anchors_and_deltas import (
@@ -72,6 +72,17 @@ def _masked_mean(ctx: Context, values: Any, mask: jax.Array) -> jax.Array:
     return jnp.where(count > 0, total / jnp.maximum(count, 1), -1)
 
 
+@register(
+    "DetectionAccuracy",
+    bottoms=2,
+    tops=(1, 2),
+    param="detection_accuracy_param",
+    further_params=("bbox_reg_param",),
+    in_place=False,
+    differentiable=False,
+    indices=Indices((1,)),
+    origin="MS-CNN",
+)
 def detection_accuracy(p: DetectionAccuracyParameter, x: jax.Array, truth: jax.Array, *, ctx: Context) -> object:
     """Compute the top_k accuracy of the classes, both over all cells and over the cells with an object.
 
@@ -99,21 +110,17 @@ def detection_accuracy(p: DetectionAccuracyParameter, x: jax.Array, truth: jax.A
     return accuracies, compute_mean_overlap(ctx, boxes, labels, 0.0)
 
 
-define_layer(
-    Signature(
-        "DetectionAccuracy",
-        bottoms=2,
-        tops=(1, 2),
-        param="detection_accuracy_param",
-        further_params=("bbox_reg_param",),
-        in_place=False,
-    ),
-    Traced(detection_accuracy),
-    Gradient(exists=False, indices=Indices((1,))),
-    docs=LayerDocs(origin="MS-CNN"),
+@register(
+    "DetectionGroupAccuracy",
+    bottoms=3,
+    tops=(1, 2),
+    param="detection_group_accuracy_param",
+    further_params=("bbox_reg_param",),
+    in_place=False,
+    differentiable=False,
+    indices=Indices((2,)),
+    origin="Cascade R-CNN",
 )
-
-
 def detection_group_accuracy(
     p: DetectionGroupAccuracyParameter, scores: jax.Array, deltas: jax.Array, truth: jax.Array, *, ctx: Context
 ) -> object:
@@ -138,24 +145,19 @@ def detection_group_accuracy(
     return accuracies, compute_mean_overlap(ctx, boxes, labels, 1.0)
 
 
-define_layer(
-    Signature(
-        "DetectionGroupAccuracy",
-        bottoms=3,
-        tops=(1, 2),
-        param="detection_group_accuracy_param",
-        further_params=("bbox_reg_param",),
-        in_place=False,
-    ),
-    Traced(detection_group_accuracy),
-    Gradient(exists=False, indices=Indices((2,))),
-    docs=LayerDocs(origin="Cascade R-CNN"),
-)
-
-
 _MAX_OVERLAP = 0.975  # an ROI with a larger overlap is a ground-truth box itself, and is ignored
 
 
+@register(
+    "BboxAccuracy",
+    bottoms=3,
+    tops=(1, 2),
+    further_params=("bbox_reg_param",),
+    in_place=False,
+    differentiable=False,
+    indices=Indices((1, 2)),
+    origin="Cascade R-CNN",
+)
 def bbox_accuracy(deltas: jax.Array, rois: jax.Array, matched_truth: jax.Array, *, ctx: Context) -> object:
     """Compute the mean overlap of ROIs, moved by their deltas, with their matched ground truth.
 
@@ -185,11 +187,3 @@ def bbox_accuracy(deltas: jax.Array, rois: jax.Array, matched_truth: jax.Array, 
     sums = [cross_replica.psum(ctx, jnp.sum(overlap)) for overlap in box_overlaps]
     means = [jnp.where(num_boxes > 0, s / jnp.maximum(num_boxes, 1), -1).reshape(1, 1, 1, 1) for s in sums]
     return tuple(means[: ctx.num_tops])
-
-
-define_layer(
-    Signature("BboxAccuracy", bottoms=3, tops=(1, 2), further_params=("bbox_reg_param",), in_place=False),
-    Traced(bbox_accuracy),
-    Gradient(exists=False, indices=Indices((1, 2))),
-    docs=LayerDocs(origin="Cascade R-CNN"),
-)

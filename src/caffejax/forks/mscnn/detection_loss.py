@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import as_nchw
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.layers.types import Indices
 from ...core.schema.caffe_pb2 import DetectionGroupLossParameter, DetectionLossParameter
 from .anchors_and_deltas import (
     count_images,
@@ -183,6 +183,18 @@ _MIN_BACKGROUND_CELLS = 4  # the minimum number of background cells selected for
 Losses = tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
+@register(
+    "DetectionLoss",
+    bottoms=2,
+    param="detection_loss_param",
+    further_params=("bbox_reg_param",),
+    loss=True,
+    in_place=False,
+    overrides_autodiff=True,
+    indices=Indices((1,)),
+    exempt_from_force_backward=(1,),
+    origin="MS-CNN",
+)
 def detection_loss(p: DetectionLossParameter, x: jax.Array, truth: jax.Array, *, ctx: Context) -> jax.Array:
     """Compute the softmax loss of classes plus `lambda` times the loss of deltas, over objects and some background.
 
@@ -198,27 +210,13 @@ def detection_loss(p: DetectionLossParameter, x: jax.Array, truth: jax.Array, *,
     return stack_losses(ctx, class_value, getattr(p, "lambda") * box_value)
 
 
+@detection_loss.backward
 def detection_loss_backward(
     p: DetectionLossParameter, x: jax.Array, truth: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
     (_, d_scores), (_, d_deltas) = _compute_map_losses(ctx, x, truth)
     dx = jnp.concatenate([d_scores, getattr(p, "lambda") * d_deltas], axis=1)
     return compute_gradient_scale(ctx, dy) * dx, None
-
-
-define_layer(
-    Signature(
-        "DetectionLoss",
-        bottoms=2,
-        param="detection_loss_param",
-        further_params=("bbox_reg_param",),
-        loss=True,
-        in_place=False,
-    ),
-    Traced(detection_loss),
-    Gradient(detection_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
-    docs=LayerDocs(origin="MS-CNN"),
-)
 
 
 def _compute_map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
@@ -292,6 +290,19 @@ def _sample_with_repetition(key: jax.Array, eligible: jax.Array, count: jax.Arra
     )
 
 
+@register(
+    "DetectionGroupLoss",
+    bottoms=3,
+    param="detection_group_loss_param",
+    further_params=("bbox_reg_param",),
+    loss=True,
+    in_place=False,
+    overrides_autodiff=True,
+    indices=Indices((2,)),
+    exempt_from_force_backward=(2,),
+    origin="Cascade R-CNN",
+    restrictions="Clipping the deltas does not change the bottom, which other layers read.",
+)
 def detection_group_loss(
     p: DetectionGroupLossParameter, scores: jax.Array, deltas: jax.Array, truth: jax.Array, *, ctx: Context
 ) -> jax.Array:
@@ -309,6 +320,7 @@ def detection_group_loss(
     return stack_losses(ctx, class_value, getattr(p, "lambda") * box_value)
 
 
+@detection_group_loss.backward
 def detection_group_loss_backward(
     p: DetectionGroupLossParameter,
     scores: jax.Array,
@@ -322,29 +334,6 @@ def detection_group_loss_backward(
     (_, d_scores), (_, d_deltas) = _compute_group_losses(ctx, scores, deltas, truth)
     weight = compute_gradient_scale(ctx, dy)
     return weight * d_scores, weight * getattr(p, "lambda") * d_deltas, None
-
-
-define_layer(
-    Signature(
-        "DetectionGroupLoss",
-        bottoms=3,
-        param="detection_group_loss_param",
-        further_params=("bbox_reg_param",),
-        loss=True,
-        in_place=False,
-    ),
-    Traced(detection_group_loss),
-    Gradient(
-        detection_group_loss_backward,
-        overrides_autodiff=True,
-        indices=Indices((2,)),
-        exempt_from_force_backward=(2,),
-    ),
-    docs=LayerDocs(
-        origin="Cascade R-CNN",
-        restrictions="Clipping the deltas does not change the bottom, which other layers read.",
-    ),
-)
 
 
 def _compute_group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> Losses:

@@ -10,9 +10,8 @@ import numpy as np
 
 from ...base.errors import LayerError, require
 from ...core.layers.context import Context, Shape
+from ...core.layers.declaration import register
 from ...core.layers.helpers import no_gradient, numpy_rng, promote_numpy
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, HostFunction, LayerDocs, Signature
 from ...core.schema.caffe_pb2 import ProposalTargetParameter
 from ..detection.boxes import overlaps
 from .anchors_and_deltas import expand_to_four_axes, read_normalization, read_rows, require_columns
@@ -127,6 +126,20 @@ def _sample_random_box(p: Any, truth: GroundTruth, rng: np.random.Generator) -> 
     )
 
 
+@register(
+    "ProposalTarget",
+    bottoms=2,
+    tops=(6, 7),
+    param="proposal_target_param",
+    further_params=("bbox_reg_param",),
+    in_place=False,
+    on_host=True,
+    ragged_axis=0,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    origin="Cascade R-CNN",
+    restrictions="If no ROI remains, one random box is sampled; MS-CNN's first version filled the batch.",
+)
 def proposal_target(
     p: ProposalTargetParameter, rois: np.ndarray, truth: np.ndarray, *, ctx: Context
 ) -> tuple[np.ndarray, ...]:
@@ -168,6 +181,7 @@ def proposal_target(
     return tuple(expand_to_four_axes(top.astype(rois.dtype)) for top in (*tops, *weights))
 
 
+@proposal_target.top_shapes
 def proposal_target_top_shapes(p: ProposalTargetParameter, rois: Any, truth: Any, *, ctx: Context) -> list[Shape]:
     require(p.batch_size == -1 or p.batch_size > 0, f"batch_size must be above 0, or -1 for all, not {p.batch_size}")
     require(p.fg_thr >= p.bg_thr_hg, f"fg_thr {p.fg_thr} must not be below bg_thr_hg {p.bg_thr_hg}")
@@ -183,24 +197,6 @@ def proposal_target_top_shapes(p: ProposalTargetParameter, rois: Any, truth: Any
     num_all_rows = rois.shape[0] + (truth.shape[0] if p.append_gtbox else 0)
     num_rows = p.batch_size if p.batch_size > 0 else max(num_all_rows, 1)
     return [(num_rows, n, 1, 1) for n in (5, 1, *[_count_columns(ctx)] * 3, 6, 1)[: ctx.num_tops]]
-
-
-define_layer(
-    Signature(
-        "ProposalTarget",
-        bottoms=2,
-        tops=(6, 7),
-        param="proposal_target_param",
-        further_params=("bbox_reg_param",),
-        in_place=False,
-    ),
-    HostFunction(proposal_target, proposal_target_top_shapes, ragged_axis=0),
-    Gradient(no_gradient, overrides_autodiff=True),
-    docs=LayerDocs(
-        origin="Cascade R-CNN",
-        restrictions="If no ROI remains, one random box is sampled; MS-CNN's first version filled the batch.",
-    ),
-)
 
 
 def _count_columns(ctx: Context) -> int:

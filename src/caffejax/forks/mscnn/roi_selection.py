@@ -13,19 +13,14 @@ from jax import lax
 
 from ...base.errors import require
 from ...core.layers.context import Context, LayerDefinition, Shape
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import no_gradient, pad_to_four_axes, promote_numpy
-from ...core.layers.registry import define_layer
 from ...core.layers.types import (
     IMAGE_INDICES_PER_DEVICE,
     SAME_AS_BOTTOMS,
-    Gradient,
     HostFunction,
-    LayerDocs,
-    LayerTraits,
     LayerType,
-    PerLayer,
-    Signature,
     Traced,
 )
 from ...core.schema.caffe_pb2 import HardMiningParameter
@@ -39,6 +34,19 @@ from .anchors_and_deltas import (
 )
 
 
+@register(
+    "DecodeBBox",
+    bottoms=(2, 3),
+    param="decode_bbox_param",
+    further_params=("bbox_reg_param",),
+    in_place=False,
+    per_layer=True,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    row_wise=lambda *, phase: phase == "TEST",
+    origin="Cascade R-CNN",
+    restrictions="In TRAIN it runs on the host.",
+)
 def make_decode_bbox(definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Move each ROI by the last four of its deltas. The top has rows [image, x1, y1, x2, y2], (N, 5, 1, 1).
 
@@ -79,17 +87,6 @@ def decode_bbox_top_shapes(deltas: Any, rois: Any, *matched_truth: Any, ctx: Con
     return [(rois.shape[0], 5, 1, 1)]
 
 
-define_layer(
-    Signature(
-        "DecodeBBox", bottoms=(2, 3), param="decode_bbox_param", further_params=("bbox_reg_param",), in_place=False
-    ),
-    PerLayer(make_decode_bbox),
-    Gradient(no_gradient, overrides_autodiff=True),
-    LayerTraits(row_wise=lambda *, phase: phase == "TEST"),
-    docs=LayerDocs(origin="Cascade R-CNN", restrictions="In TRAIN it runs on the host."),
-)
-
-
 def _read_deltas_and_rois(deltas: Any, rois: Any, *matched_truth: Any) -> tuple[Any, Any]:
     _require_rows(deltas, rois, *matched_truth)
     return read_rows(deltas, "bottom 0 (deltas)", 8), read_rows(rois, "bottom 1 (ROIs)", 5)
@@ -104,6 +101,23 @@ def _require_rows(deltas: Any, rois: Any, *matched_truth: Any) -> None:
 _DEFAULT_SCALE = 256.0  # pixels; replaces the geometric mean if no bound is set
 
 
+@register(
+    "ScaleRoute",
+    bottoms=(1, None),
+    tops=SAME_AS_BOTTOMS,
+    param="scale_route_param",
+    in_place=False,
+    per_layer=True,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    pads_rows=True,
+    origin="Cascade R-CNN",
+    restrictions="In TRAIN, and with several bottoms, it runs on the host.",
+    unsupported={
+        "shard": "selected rows of all images move to the front, and padding rows to the end",
+        "joint_batch": IMAGE_INDICES_PER_DEVICE,
+    },
+)
 def make_scale_route(definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Select the ROIs (N, 5) whose scale is in [`low_scale`, `high_scale`). The scale is the square root of the area.
 
@@ -138,22 +152,6 @@ def scale_route_top_shapes(p: Any, rois: Any, *further_bottoms: Any) -> list[Sha
     return [pad_to_four_axes(x.shape) for x in (rois, *further_bottoms)]
 
 
-define_layer(
-    Signature("ScaleRoute", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="scale_route_param", in_place=False),
-    PerLayer(make_scale_route),
-    Gradient(no_gradient, overrides_autodiff=True),
-    LayerTraits(pads_rows=True),
-    docs=LayerDocs(
-        origin="Cascade R-CNN",
-        restrictions="In TRAIN, and with several bottoms, it runs on the host.",
-        unsupported={
-            "shard": "selected rows of all images move to the front, and padding rows to the end",
-            "joint_batch": IMAGE_INDICES_PER_DEVICE,
-        },
-    ),
-)
-
-
 def _read_scale_bounds(p: Any) -> tuple[float, float, float]:
     """Return the lower and the upper bound of the scale, and their geometric mean, in pixels."""
     bounds = [getattr(p, name) for name in ("low_scale", "high_scale") if p.HasField(name)]
@@ -181,6 +179,18 @@ def _select_in_range(p: Any, rows: Any, xp: Any) -> Any:
     return xp.where(xp.any(is_in_range), is_in_range, is_nearest)
 
 
+@register(
+    "HardMining",
+    bottoms=(2, None),
+    tops=(1, None),
+    param="hard_mining_param",
+    in_place=False,
+    on_host=True,
+    ragged_axis=0,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    origin="Cascade R-CNN",
+)
 def hard_mining(
     p: HardMiningParameter, scores: np.ndarray, rois: np.ndarray, *further_bottoms: np.ndarray
 ) -> tuple[np.ndarray, ...]:
@@ -211,6 +221,7 @@ def hard_mining(
     return tuple(expand_to_four_axes(x)[row_indices] for x in (rois, *further_bottoms))
 
 
+@hard_mining.top_shapes
 def hard_mining_top_shapes(
     p: HardMiningParameter, scores: Any, rois: Any, *further_bottoms: Any, num_tops: int
 ) -> list[Shape]:
@@ -228,14 +239,6 @@ def hard_mining_top_shapes(
     require_columns(rois.shape, "bottom 1 (ROIs)", 5)
     num_rows = _limit_rows(p, rois.shape[0])
     return [(num_rows, *pad_to_four_axes(x.shape)[1:]) for x in (rois, *further_bottoms)]
-
-
-define_layer(
-    Signature("HardMining", bottoms=(2, None), tops=(1, None), param="hard_mining_param", in_place=False),
-    HostFunction(hard_mining, hard_mining_top_shapes, ragged_axis=0),
-    Gradient(no_gradient, overrides_autodiff=True),
-    docs=LayerDocs(origin="Cascade R-CNN"),
-)
 
 
 def _limit_rows(p: HardMiningParameter, num_rows: int) -> int:

@@ -20,8 +20,7 @@ from ...core.data.prefetch import Batch, Batches
 from ...core.data.sampling import CounterRng
 from ...core.layers.context import LayerDefinition, Shape
 from ...core.layers.data_source import SourceSpec, TopSpecs
-from ...core.layers.registry import define_layer
-from ...core.layers.types import LayerDocs, Signature
+from ...core.layers.declaration import register
 
 CHANNELS = 6  # blue, green, red, the people, the mask of labelled pixels, the mask of all people
 _PEOPLE_CHANNEL, _MASK_CHANNEL = 3, 4
@@ -427,12 +426,14 @@ class CPMDataLayer(DataLayer):
         return PoseBatches(self.definition, DatumDataset(self.definition, self.rng, shuffle=shuffle), tops)
 
 
-define_layer(
-    Signature("CPMData", bottoms=0, tops=(1, 2), param="cpm_transform_param", further_params=("data_param",)),
+register(
+    "CPMData",
     replace(CPMDataLayer.implementation(), example_shape=lambda layer, height, width: (CHANNELS, height, width)),
-    docs=LayerDocs(
-        origin="OpenPose's training",
-        restrictions="num_parts is 56 (COCO) or 43 (MPI); tables of augmentations are not supported. In TEST, "
-        "where the fork crashes, the tops are the complete image and its maps.",
-    ),
+    bottoms=0,
+    tops=(1, 2),
+    param="cpm_transform_param",
+    further_params=("data_param",),
+    origin="OpenPose's training",
+    restrictions="num_parts is 56 (COCO) or 43 (MPI); tables of augmentations are not supported. In TEST, "
+    "where the fork crashes, the tops are the complete image and its maps.",
 )

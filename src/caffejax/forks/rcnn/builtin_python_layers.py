@@ -6,28 +6,28 @@ A built-in version is used if the module that the net names cannot be imported.
 from __future__ import annotations
 
 from ...core.layers.types import LayerType
-from ..detectnet.clustering import CLUSTER_DETECTIONS, CLUSTER_GROUNDTRUTH, MEAN_AP, SCORE_DETECTIONS
-from ..general.dropout import SPATIAL_DROPOUT_LAYER
-from .mnc_layers import MASK_LAYER, STAGE_BRIDGE_LAYER
-from .rcnn_targets import ANCHOR_TARGET_LAYER, PROPOSAL_TARGET_LAYER
-from .rpn_proposals import MNC_PROPOSAL_LAYER, PROPOSAL_LAYER, SSH_PROPOSAL_LAYER
+from ..detectnet.clustering import cluster_detections, cluster_groundtruth, mean_ap, score_detections
+from ..general.dropout import spatial_dropout_layer
+from .mnc_layers import mask_layer, stage_bridge_layer
+from .rcnn_targets import anchor_target_layer, proposal_target_layer
+from .rpn_proposals import mnc_proposal_layer, proposal_layer, ssh_proposal_layer
 
 # {(end of the module's name, name of the class): type}
 BUILTIN_TYPES: dict[tuple[str, str], LayerType] = {
-    ("rpn.proposal_layer", "ProposalLayer"): PROPOSAL_LAYER,
-    ("SSH.layers.proposal_layer", "ProposalLayer"): SSH_PROPOSAL_LAYER,
-    ("rpn.anchor_target_layer", "AnchorTargetLayer"): ANCHOR_TARGET_LAYER,
-    ("rpn.proposal_target_layer", "ProposalTargetLayer"): PROPOSAL_TARGET_LAYER,
-    ("pylayer.proposal_layer", "ProposalLayer"): MNC_PROPOSAL_LAYER,
-    ("pylayer.anchor_target_layer", "AnchorTargetLayer"): ANCHOR_TARGET_LAYER,
-    ("pylayer.proposal_target_layer", "ProposalTargetLayer"): PROPOSAL_TARGET_LAYER,
-    ("pylayer.mask_layer", "MaskLayer"): MASK_LAYER,
-    ("pylayer.stage_bridge_layer", "StageBridgeLayer"): STAGE_BRIDGE_LAYER,
-    ("spatial_dropout", "SpatialDropoutLayer"): SPATIAL_DROPOUT_LAYER,
-    ("detectnet.clustering", "ClusterDetections"): CLUSTER_DETECTIONS,
-    ("detectnet.clustering", "ClusterGroundtruth"): CLUSTER_GROUNDTRUTH,
-    ("detectnet.mean_ap", "ScoreDetections"): SCORE_DETECTIONS,
-    ("detectnet.mean_ap", "mAP"): MEAN_AP,
+    ("rpn.proposal_layer", "ProposalLayer"): proposal_layer.type,
+    ("SSH.layers.proposal_layer", "ProposalLayer"): ssh_proposal_layer.type,
+    ("rpn.anchor_target_layer", "AnchorTargetLayer"): anchor_target_layer.type,
+    ("rpn.proposal_target_layer", "ProposalTargetLayer"): proposal_target_layer.type,
+    ("pylayer.proposal_layer", "ProposalLayer"): mnc_proposal_layer.type,
+    ("pylayer.anchor_target_layer", "AnchorTargetLayer"): anchor_target_layer.type,
+    ("pylayer.proposal_target_layer", "ProposalTargetLayer"): proposal_target_layer.type,
+    ("pylayer.mask_layer", "MaskLayer"): mask_layer.type,
+    ("pylayer.stage_bridge_layer", "StageBridgeLayer"): stage_bridge_layer.type,
+    ("spatial_dropout", "SpatialDropoutLayer"): spatial_dropout_layer.type,
+    ("detectnet.clustering", "ClusterDetections"): cluster_detections.type,
+    ("detectnet.clustering", "ClusterGroundtruth"): cluster_groundtruth.type,
+    ("detectnet.mean_ap", "ScoreDetections"): score_detections.type,
+    ("detectnet.mean_ap", "mAP"): mean_ap.type,
 }
 
 

@@ -10,16 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import require
+from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import check_plane_size, no_gradient
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ...core.ops.host_constant import host_constant
 from ...core.schema.caffe_pb2 import MaskResizeParameter
 from .roi_utils import has_rows_of_five
 from .rpn_proposals import clip_boxes, decode_boxes, require_one_image
 
 
+@declare("Python", param="python_param", in_place=False, row_wise=True, dtype_policy="bottoms", origin="MNC")
 def mask_layer(masks: jax.Array) -> jax.Array:
     """Reshape each row of size * size values to a mask: (N, size * size) becomes (N, 1, size, size).
 
@@ -33,19 +33,14 @@ def mask_layer(masks: jax.Array) -> jax.Array:
     return masks.reshape(masks.shape[0], 1, side, side)
 
 
+@mask_layer.backward
 def mask_layer_backward(masks: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy.reshape(masks.shape)
 
 
-MASK_LAYER = LayerType(
-    Signature("Python", param="python_param", in_place=False),
-    Traced(mask_layer),
-    Gradient(mask_layer_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms"),
-    docs=LayerDocs(origin="MNC"),
+@register(
+    "MaskPooling", bottoms=2, in_place=False, row_wise=True, dtype_policy="bottoms", spatial_map="same", origin="MNC"
 )
-
-
 def mask_pooling(data: jax.Array, mask: jax.Array) -> jax.Array:
     """Multiply each channel of features (N, C, H, W) by masks (N, 1, H, W)."""
     expected = (*data.shape[:1], 1, *data.shape[2:])
@@ -54,21 +49,22 @@ def mask_pooling(data: jax.Array, mask: jax.Array) -> jax.Array:
     return data * mask
 
 
+@mask_pooling.backward
 def mask_pooling_backward(
     data: jax.Array, mask: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     return dy * mask, jnp.sum(promote(dy) * promote(data), axis=1, keepdims=True)
 
 
-define_layer(
-    Signature("MaskPooling", bottoms=2, in_place=False),
-    Traced(mask_pooling),
-    Gradient(mask_pooling_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(origin="MNC"),
+@register(
+    "MaskResize",
+    param="mask_resize_param",
+    in_place=False,
+    overrides_autodiff=True,
+    row_wise=True,
+    dtype_policy="bottoms",
+    origin="MNC",
 )
-
-
 def mask_resize(p: MaskResizeParameter, x: jax.Array) -> jax.Array:
     """Resize (N, C, H, W) to (N, C, output_height, output_width) by bilinear samples at index * size / output size.
 
@@ -79,18 +75,10 @@ def mask_resize(p: MaskResizeParameter, x: jax.Array) -> jax.Array:
     return jnp.einsum("ih,nchw,jw->ncij", rows, promote(x), columns).astype(x.dtype)
 
 
+@mask_resize.backward
 def mask_resize_backward(p: MaskResizeParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     rows, columns = _make_resize_matrices(p, x, is_backward=True)
     return jnp.einsum("ih,ncij,jw->nchw", rows, promote(dy), columns).astype(x.dtype)
-
-
-define_layer(
-    Signature("MaskResize", param="mask_resize_param", in_place=False),
-    Traced(mask_resize),
-    Gradient(mask_resize_backward, overrides_autodiff=True),
-    LayerTraits(row_wise=True, dtype_policy="bottoms"),
-    docs=LayerDocs(origin="MNC"),
-)
 
 
 def _make_resize_matrices(p: MaskResizeParameter, x: jax.Array, is_backward: bool) -> tuple[jax.Array, jax.Array]:
@@ -118,6 +106,18 @@ def _make_resize_matrix(length: int, size: int, is_backward: bool) -> np.ndarray
     return weights * ((sample == first_sample) | (sample == first_sample + 1)) if is_backward else weights
 
 
+@declare(
+    "Python",
+    bottoms=4,
+    param="python_param",
+    in_place=False,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    stops_gradient=True,
+    pads_rows=True,
+    origin="MNC",
+    restrictions="As in the TEST phase.",
+)
 def stage_bridge_layer(rois: jax.Array, deltas: jax.Array, scores: jax.Array, im_info: jax.Array) -> jax.Array:
     """Move each ROI of one image by the deltas of its best class, and clip it to the image.
 
@@ -148,12 +148,3 @@ def stage_bridge_layer(rois: jax.Array, deltas: jax.Array, scores: jax.Array, im
     boxes = clip_boxes(decode_boxes(regions[:, 1:], best_deltas), image_size[0], image_size[1])
     image_index = jnp.minimum(regions[:, :1], 0)  # padding rows do not move
     return jnp.concatenate([image_index, jnp.where(image_index < 0, regions[:, 1:], boxes)], axis=1).astype(rois.dtype)
-
-
-STAGE_BRIDGE_LAYER = LayerType(
-    Signature("Python", bottoms=4, param="python_param", in_place=False),
-    Traced(stage_bridge_layer),
-    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
-    LayerTraits(pads_rows=True),
-    docs=LayerDocs(origin="MNC", restrictions="As in the TEST phase."),
-)

@@ -11,6 +11,7 @@ from jax import lax
 
 from ...base.errors import require
 from ...core.layers.context import Context
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import as_nchw, first_top, is_after_first_axis, no_gradient
 from ...core.layers.loss_helpers import (
@@ -21,8 +22,7 @@ from ...core.layers.loss_helpers import (
     num_items,
     require_same_batch_size,
 )
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.types import Indices
 from ...core.schema.caffe_pb2 import BoxAnnotatorOHEMParameter
 from ..segmentation.softmax_loss import softmax_with_losses, softmax_with_losses_backward
 from .roi_utils import round_nearest
@@ -33,21 +33,35 @@ Arrays = tuple[jax.Array, ...]
 _ONLY_LOSS_DIFFERENTIABLE = "Only the loss passes a gradient."
 
 
-define_layer(
-    Signature("SoftmaxWithLossOHEM", bottoms=2, tops=(1, 3), param="softmax_param", loss=True),
-    Traced(softmax_with_losses),
-    Gradient(
-        softmax_with_losses_backward,
-        overrides_autodiff=True,
-        indices=Indices((1,), num_classes_along_axis, ignored_label),
-        exempt_from_force_backward=(1,),
-        deviation=_ONLY_LOSS_DIFFERENTIABLE,
-    ),
-    LayerTraits(counts_rows=is_after_first_axis, row_tops=(1, 2)),
-    docs=LayerDocs(origin="R-FCN"),
+register(
+    "SoftmaxWithLossOHEM",
+    bottoms=2,
+    tops=(1, 3),
+    param="softmax_param",
+    loss=True,
+    backward=softmax_with_losses_backward,
+    overrides_autodiff=True,
+    indices=Indices((1,), num_classes_along_axis, ignored_label),
+    exempt_from_force_backward=(1,),
+    deviation=_ONLY_LOSS_DIFFERENTIABLE,
+    counts_rows=is_after_first_axis,
+    row_tops=(1, 2),
+    origin="R-FCN",
+)(softmax_with_losses)
+
+
+@register(
+    "SmoothL1LossOHEM",
+    bottoms=(2, 3),
+    tops=(1, 2),
+    loss=True,
+    overrides_autodiff=True,
+    indices=Indices((2,), ignores_gradient=True),
+    deviation=_ONLY_LOSS_DIFFERENTIABLE,
+    counts_rows=True,
+    row_tops=(1,),
+    origin="R-FCN",
 )
-
-
 def smooth_l1_loss_ohem(a: jax.Array, b: jax.Array, *weights: jax.Array, ctx: Context) -> jax.Array | Arrays:
     """Compute the sum of smooth L1 of d, divided by the number of positions, as a scalar.
 
@@ -62,6 +76,7 @@ def smooth_l1_loss_ohem(a: jax.Array, b: jax.Array, *weights: jax.Array, ctx: Co
     return (loss, lax.stop_gradient(jnp.sum(losses, axis=1, keepdims=True))) if ctx.num_tops > 1 else loss
 
 
+@smooth_l1_loss_ohem.backward
 def smooth_l1_loss_ohem_backward(
     a: jax.Array, b: jax.Array, *weights: jax.Array, y: Any, dy: Any, ctx: Context
 ) -> tuple[jax.Array | None, ...]:
@@ -70,20 +85,20 @@ def smooth_l1_loss_ohem_backward(
     return diff, -diff.reshape(b.shape), *(None,) * len(weights)
 
 
-define_layer(
-    Signature("SmoothL1LossOHEM", bottoms=(2, 3), tops=(1, 2), loss=True),
-    Traced(smooth_l1_loss_ohem),
-    Gradient(
-        smooth_l1_loss_ohem_backward,
-        overrides_autodiff=True,
-        indices=Indices((2,), ignores_gradient=True),
-        deviation=_ONLY_LOSS_DIFFERENTIABLE,
-    ),
-    LayerTraits(counts_rows=True, row_tops=(1,)),
-    docs=LayerDocs(origin="R-FCN"),
+@register(
+    "BoxAnnotatorOHEM",
+    bottoms=4,
+    tops=2,
+    param="box_annotator_ohem_param",
+    in_place=False,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    stops_gradient=True,
+    counts_rows=True,
+    row_tops=(0, 1),
+    origin="R-FCN",
+    unsupported={"shard": "all regions of an image are ranked together"},
 )
-
-
 def box_annotator_ohem(
     p: BoxAnnotatorOHEMParameter,
     rois: jax.Array,
@@ -118,15 +133,6 @@ def box_annotator_ohem(
         return lax.stop_gradient(jnp.where(is_hard.reshape(n, *(1,) * (x.ndim - 1)), x, masked_value))
 
     return select(labels, p.ignore_label), select(weights, 0)
-
-
-define_layer(
-    Signature("BoxAnnotatorOHEM", bottoms=4, tops=2, param="box_annotator_ohem_param", in_place=False),
-    Traced(box_annotator_ohem),
-    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
-    LayerTraits(counts_rows=True, row_tops=(0, 1)),
-    docs=LayerDocs(origin="R-FCN", unsupported={"shard": "all regions of an image are ranked together"}),
-)
 
 
 def _difference_and_divisor(

@@ -11,10 +11,10 @@ from jax import lax
 
 from ...base.errors import require
 from ...core.layers.context import Context, Shape
+from ...core.layers.declaration import declare
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import no_gradient, numpy_rng
 from ...core.layers.param_str import parse_param_str
-from ...core.layers.types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ...core.schema.caffe_pb2 import PythonParameter
 from ..detection.boxes import overlaps
 from .roi_utils import has_rows_of_five
@@ -39,6 +39,22 @@ _ANCHOR_DEFAULTS: dict[str, Any] = {
 }
 
 
+@declare(
+    "Python",
+    bottoms=(3, 4),
+    tops=4,
+    param="python_param",
+    in_place=False,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    stops_gradient=True,
+    counts_rows=True,
+    row_bottoms=(1,),
+    takes_one_image=True,
+    origin="py-faster-rcnn",
+    restrictions="One image, as in the original. A ground-truth box that overlaps no anchor does not make any "
+    "anchor positive.",
+)
 def anchor_target_layer(
     p: PythonParameter, scores: jax.Array, truth: jax.Array, im_info: jax.Array, *_image: jax.Array, key: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
@@ -90,19 +106,6 @@ def anchor_target_layer(
         to_maps(inside_weights),
         to_maps(outside_weights),
     )
-
-
-ANCHOR_TARGET_LAYER = LayerType(
-    Signature("Python", bottoms=(3, 4), tops=4, param="python_param", in_place=False),
-    Traced(anchor_target_layer),
-    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
-    LayerTraits(counts_rows=True, row_bottoms=(1,), takes_one_image=True),  # rows of class 0 are padding
-    docs=LayerDocs(
-        origin="py-faster-rcnn",
-        restrictions="One image, as in the original. A ground-truth box that overlaps no anchor does not make any "
-        "anchor positive.",
-    ),
-)
 
 
 def require_truth(truth: Any) -> None:
@@ -193,6 +196,21 @@ _PROPOSAL_DEFAULTS: dict[str, Any] = {
 }
 
 
+@declare(
+    "Python",
+    bottoms=(2, 3),
+    tops=5,
+    param="python_param",
+    in_place=False,
+    on_host=True,
+    ragged_axis=0,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    stops_gradient=True,
+    takes_one_image=True,
+    origin="py-faster-rcnn",
+    restrictions="One image, as in the original.",
+)
 def proposal_target_layer(
     p: PythonParameter, rois: np.ndarray, truth: np.ndarray, *_image: np.ndarray, ctx: Context
 ) -> tuple[np.ndarray, ...]:
@@ -235,21 +253,13 @@ def proposal_target_layer(
     )
 
 
+@proposal_target_layer.top_shapes
 def proposal_target_layer_top_shapes(p: PythonParameter, rois: Any, truth: Any, *_image: Any) -> list[Shape]:
     require(has_rows_of_five(rois), f"ROIs must be rows image, x1, y1, x2, y2, not shape {rois.shape}")
     require_truth(truth)
     s = _read_proposal_settings(p)
     num_rois, num_columns = s["batch_size"], 4 * s["num_classes"]
     return [(num_rois, 5), (num_rois,), (num_rois, num_columns), (num_rois, num_columns), (num_rois, num_columns)]
-
-
-PROPOSAL_TARGET_LAYER = LayerType(
-    Signature("Python", bottoms=(2, 3), tops=5, param="python_param", in_place=False),
-    HostFunction(proposal_target_layer, proposal_target_layer_top_shapes, ragged_axis=0),
-    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
-    LayerTraits(takes_one_image=True),
-    docs=LayerDocs(origin="py-faster-rcnn", restrictions="One image, as in the original."),
-)
 
 
 def _read_proposal_settings(p: PythonParameter) -> dict[str, Any]:

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...base.errors import require
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.types import Indices
 from ...core.schema.caffe_pb2 import PSROIPoolingParameter, ROIPoolingParameter
 from .rectangle_op import Rectangles, rectangle_maxima, scatter_maxima_diff
 from .roi_utils import (
@@ -23,6 +23,18 @@ from .roi_utils import (
 )
 
 
+@register(
+    "ROIPooling",
+    bottoms=2,
+    param="roi_pooling_param",
+    in_place=False,
+    indices=Indices((1,), ignores_gradient=True),
+    row_wise=True,
+    row_bottoms=(1,),
+    dtype_policy="bottoms",
+    origin="py-faster-rcnn",
+    restrictions="Bins have exact borders; the fork's float32 arithmetic may add a row or column.",
+)
 def roi_pooling(p: ROIPoolingParameter, data: jax.Array, rois: jax.Array) -> jax.Array:
     """Compute the maxima over pooled_h x pooled_w bins of each region of a feature map.
 
@@ -35,22 +47,11 @@ def roi_pooling(p: ROIPoolingParameter, data: jax.Array, rois: jax.Array) -> jax
     return rectangle_maxima(data, rectangles) + nan_offset.astype(data.dtype)
 
 
+@roi_pooling.backward
 def roi_pooling_backward(
     p: ROIPoolingParameter, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
     return scatter_maxima_diff(dy, data, _read_roi_bins(p, data, rois)[0]), None
-
-
-define_layer(
-    Signature("ROIPooling", bottoms=2, param="roi_pooling_param", in_place=False),
-    Traced(roi_pooling),
-    Gradient(roi_pooling_backward, indices=Indices((1,), ignores_gradient=True)),
-    LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
-    docs=LayerDocs(
-        origin="py-faster-rcnn",
-        restrictions="Bins have exact borders; the fork's float32 arithmetic may add a row or column.",
-    ),
-)
 
 
 def _read_roi_bins(p: ROIPoolingParameter, data: jax.Array, rois: jax.Array) -> tuple[Rectangles, jax.Array]:
@@ -72,6 +73,18 @@ def _read_roi_bins(p: ROIPoolingParameter, data: jax.Array, rois: jax.Array) -> 
 _MIN_SIDE = 0.1  # cells; the shortest side of a region
 
 
+@register(
+    "PSROIPooling",
+    bottoms=2,
+    param="psroi_pooling_param",
+    in_place=False,
+    indices=Indices((1,), ignores_gradient=True),
+    row_wise=True,
+    row_bottoms=(1,),
+    dtype_policy="bottoms",
+    origin="R-FCN",
+    restrictions="Bins have exact borders; the fork's float32 arithmetic may add a row or column.",
+)
 def psroi_pooling(p: PSROIPoolingParameter, data: jax.Array, rois: jax.Array) -> jax.Array:
     """Compute averages over group_size x group_size bins of each region, with separate channels for each bin.
 
@@ -92,6 +105,7 @@ def psroi_pooling(p: PSROIPoolingParameter, data: jax.Array, rois: jax.Array) ->
     return (jnp.moveaxis(sums, 0, 2) / area + nan_offset).astype(data.dtype)
 
 
+@psroi_pooling.backward
 def psroi_pooling_backward(
     p: PSROIPoolingParameter, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
@@ -104,18 +118,6 @@ def psroi_pooling_backward(
     bin_diffs = jnp.moveaxis(promote(dy) / area, 2, 0)
     rows = lax.map(spread_row, (bin_diffs, jnp.moveaxis(row_mask, 1, 0)))
     return jnp.moveaxis(rows, 0, 2).reshape(data.shape).astype(data.dtype), None
-
-
-define_layer(
-    Signature("PSROIPooling", bottoms=2, param="psroi_pooling_param", in_place=False),
-    Traced(psroi_pooling),
-    Gradient(psroi_pooling_backward, indices=Indices((1,), ignores_gradient=True)),
-    LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
-    docs=LayerDocs(
-        origin="R-FCN",
-        restrictions="Bins have exact borders; the fork's float32 arithmetic may add a row or column.",
-    ),
-)
 
 
 def _read_psroi_bins(

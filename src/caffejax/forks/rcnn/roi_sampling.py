@@ -8,9 +8,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.types import Indices
 from ...core.ops.vma import vary_as
 from ...core.schema.caffe_pb2 import ROIPoolingParameter, ROIWarpingParameter
 from .roi_utils import (
@@ -83,6 +83,18 @@ def scatter_grad(
     return dx.astype(x.dtype)
 
 
+@register(
+    "ROIAlign",
+    bottoms=2,
+    param="roi_pooling_param",
+    in_place=False,
+    indices=Indices((1,), ignores_gradient=True),
+    row_wise=True,
+    row_bottoms=(1,),
+    dtype_policy="bottoms",
+    origin="MS-CNN",
+    restrictions="Detectron's form, with several samples in each bin, is a different layer.",
+)
 def roi_align(p: ROIPoolingParameter, data: jax.Array, rois: jax.Array) -> jax.Array:
     """Sample a map bilinearly at the corners of the bins of each region.
 
@@ -96,22 +108,12 @@ def roi_align(p: ROIPoolingParameter, data: jax.Array, rois: jax.Array) -> jax.A
     return (sample_bilinear(promote(data), image_index, rows, columns) + nan_offset).astype(data.dtype)
 
 
+@roi_align.backward
 def roi_align_backward(
     p: ROIPoolingParameter, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
     image_index, rows, columns, _ = _read_align_weights(p, data, rois)
     return scatter_grad(dy, data, image_index, rows, columns), None
-
-
-define_layer(
-    Signature("ROIAlign", bottoms=2, param="roi_pooling_param", in_place=False),
-    Traced(roi_align),
-    Gradient(roi_align_backward, indices=Indices((1,), ignores_gradient=True)),
-    LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
-    docs=LayerDocs(
-        origin="MS-CNN", restrictions="Detectron's form, with several samples in each bin, is a different layer."
-    ),
-)
 
 
 def _read_align_weights(
@@ -161,6 +163,17 @@ def _masked_weights(position: jax.Array, mask: jax.Array, length: int) -> AxisWe
     return AxisWeights(cells, (jnp.where(mask, weights[0], 0), jnp.where(mask, weights[1], 0)))
 
 
+@register(
+    "ROIWarping",
+    bottoms=2,
+    param="roi_warping_param",
+    in_place=False,
+    overrides_autodiff=True,
+    row_wise=True,
+    row_bottoms=(1,),
+    dtype_policy="bottoms",
+    origin="MNC",
+)
 def roi_warping(p: ROIWarpingParameter, data: jax.Array, rois: jax.Array) -> jax.Array:
     """Sample a map bilinearly at the start of each bin of a region.
 
@@ -180,6 +193,7 @@ def roi_warping(p: ROIWarpingParameter, data: jax.Array, rois: jax.Array) -> jax
     )
 
 
+@roi_warping.backward
 def roi_warping_backward(
     p: ROIWarpingParameter, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -201,15 +215,6 @@ def roi_warping_backward(
     )
     diffs = jnp.stack([jnp.zeros_like(d_x1), d_x1, d_y1, d_x2, d_y2], axis=1) * p.spatial_scale
     return dx, diffs.reshape(rois.shape)
-
-
-define_layer(
-    Signature("ROIWarping", bottoms=2, param="roi_warping_param", in_place=False),
-    Traced(roi_warping),
-    Gradient(roi_warping_backward, overrides_autodiff=True),
-    LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
-    docs=LayerDocs(origin="MNC"),
-)
 
 
 def _round_corners(p: ROIWarpingParameter, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -13,11 +13,10 @@ from jax import lax
 
 from ...base.errors import require
 from ...core.layers.context import Context
+from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import no_gradient
 from ...core.layers.param_str import parse_param_str
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ...core.ops.host_constant import host_constant
 from ...core.ops.vma import vary_as
 from ...core.schema.caffe_pb2 import ProposalParameter
@@ -316,6 +315,19 @@ def propose(
     return Proposals(boxes[indices], scores[indices], selected)
 
 
+@register(
+    "Proposal",
+    bottoms=3,
+    tops=(1, 2),
+    param="proposal_param",
+    in_place=False,
+    fork_settings=("ratio", "scale", "base_size", "min_size"),
+    backward=no_gradient,
+    overrides_autodiff=True,
+    stops_gradient=True,
+    pads_rows=True,
+    origin="pva-faster-rcnn",
+)
 def proposal(
     p: ProposalParameter, scores: jax.Array, deltas: jax.Array, im_info: jax.Array, *, num_tops: int
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
@@ -370,22 +382,6 @@ def _decode_anchors(base_anchors: np.ndarray, stride: int, deltas: jax.Array, in
     return clip_boxes(decode_boxes(anchors, split_anchors(deltas[None], 4)), info_row[0], info_row[1]).reshape(-1, 4)
 
 
-define_layer(
-    Signature(
-        "Proposal",
-        bottoms=3,
-        tops=(1, 2),
-        param="proposal_param",
-        in_place=False,
-        fork_settings=("ratio", "scale", "base_size", "min_size"),
-    ),
-    Traced(proposal),
-    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
-    LayerTraits(pads_rows=True),
-    docs=LayerDocs(origin="pva-faster-rcnn"),
-)
-
-
 # settings of the anchors: py-faster-rcnn has feat_stride and scales, pvanet adds ratios, and SSH adds base_size
 ANCHOR_SETTINGS: dict[str, Any] = {"feat_stride": 16, "scales": (8, 16, 32), "ratios": (0.5, 1, 2), "base_size": 16}
 _PROPOSAL_DEFAULTS: dict[str, Any] = ANCHOR_SETTINGS | {"rpn_nms_thresh": 0.7, "rpn_min_size": 16.0}
@@ -393,8 +389,20 @@ _TRAIN_DEFAULTS = {"rpn_pre_nms_top_n": 12000, "rpn_post_nms_top_n": 2000}
 _TEST_DEFAULTS = {"rpn_pre_nms_top_n": 6000, "rpn_post_nms_top_n": 300}
 
 
+@declare(
+    "Python",
+    bottoms=3,
+    tops=(1, 2),
+    param="python_param",
+    in_place=False,
+    backward=no_gradient,
+    overrides_autodiff=True,
+    stops_gradient=True,
+    pads_rows=True,
+    origin="py-faster-rcnn",
+)
 def proposal_layer(
-    ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
+    scores: jax.Array, deltas: jax.Array, im_info: jax.Array, *, ctx: Context
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
     """Select the best boxes of a region proposal network, as rows image, x1, y1, x2, y2.
 
@@ -411,7 +419,8 @@ def proposal_layer(
     )
 
 
-def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:
+@proposal_layer.variant(tops=1, origin="MNC", restrictions="No gradient reaches the deltas.")
+def mnc_proposal_layer(scores: jax.Array, deltas: jax.Array, im_info: jax.Array, *, ctx: Context) -> Any:
     """Select the best boxes of a region proposal network, like py-faster-rcnn's ProposalLayer.
 
     MNC's settings for the gradient of the deltas are accepted in param_str, but no gradient reaches the deltas.
@@ -422,7 +431,8 @@ def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_in
     )
 
 
-def ssh_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:
+@proposal_layer.variant(origin="SSH")
+def ssh_proposal_layer(scores: jax.Array, deltas: jax.Array, im_info: jax.Array, *, ctx: Context) -> Any:
     """Select the best boxes of a module of SSH, like py-faster-rcnn's ProposalLayer. In TEST, no box is suppressed.
 
     SSH's default_config.yml determines the defaults.
@@ -431,21 +441,6 @@ def ssh_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_in
     test_defaults = {"rpn_pre_nms_top_n": 1000, "rpn_post_nms_top_n": 1000, "rpn_min_size": 0.0}
     s = parse_param_str(ctx.param.param_str, ANCHOR_SETTINGS | (train_defaults if ctx.training else test_defaults))
     return _propose_from_maps(ctx, {"rpn_nms_thresh": None} | s, scores, deltas, im_info)
-
-
-def _make_proposal_type(forward: Any, origin: str, max_tops: int, restrictions: str) -> LayerType:
-    return LayerType(
-        Signature("Python", bottoms=3, tops=(1, max_tops), param="python_param", in_place=False),
-        Traced(forward),
-        Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
-        LayerTraits(pads_rows=True),
-        docs=LayerDocs(origin=origin, restrictions=restrictions),
-    )
-
-
-PROPOSAL_LAYER = _make_proposal_type(proposal_layer, "py-faster-rcnn", 2, "")
-MNC_PROPOSAL_LAYER = _make_proposal_type(mnc_proposal_layer, "MNC", 1, "No gradient reaches the deltas.")
-SSH_PROPOSAL_LAYER = _make_proposal_type(ssh_proposal_layer, "SSH", 2, "")
 
 
 def _default_settings(ctx: Context) -> dict[str, Any]:

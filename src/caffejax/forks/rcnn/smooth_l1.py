@@ -9,11 +9,11 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers.context import Context
+from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import first_top, pad_to_four_axes
 from ...core.layers.loss_helpers import loss_divisor, normalization_mode, num_items
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...core.layers.types import Indices, LayerType, Traced, Variants
 
 Tops = jax.Array | tuple[jax.Array, jax.Array]
 
@@ -85,33 +85,21 @@ _LOSS_WEIGHT_RESTRICTIONS = {
 }
 
 
-def _make_variant(
-    origin: str,
-    bottoms: int | tuple[int, int],
-    *,
-    loss: bool,
-    requires_loss_weight: bool = False,
-    overrides_autodiff: bool = False,
-) -> LayerType:
-    return LayerType(
-        Signature(
-            "SmoothL1Loss",
-            bottoms=bottoms,
-            tops=(1, 2),
-            param="smooth_l1_loss_param",
-            loss=loss,
-            requires_loss_weight=requires_loss_weight,
-        ),
+def _make_variant(origin: str, **fields: Any) -> LayerType:
+    return declare(
+        "SmoothL1Loss",
         Traced(smooth_l1_loss),
-        Gradient(
-            smooth_l1_loss_backward,
-            overrides_autodiff=overrides_autodiff,
-            indices=Indices((2, 3), ignores_gradient=True),
-            exempt_from_force_backward=(2, 3),
-        ),
-        LayerTraits(accepts_integers=True, counts_rows=True, row_tops=(1,)),
-        docs=LayerDocs(origin=origin, restrictions="" if loss else _LOSS_WEIGHT_RESTRICTIONS[requires_loss_weight]),
-    )
+        tops=(1, 2),
+        param="smooth_l1_loss_param",
+        backward=smooth_l1_loss_backward,
+        indices=Indices((2, 3), ignores_gradient=True),
+        exempt_from_force_backward=(2, 3),
+        accepts_integers=True,
+        counts_rows=True,
+        row_tops=(1,),
+        origin=origin,
+        **fields,
+    ).type
 
 
 def select_smooth_l1_variant(layer: Any) -> str:
@@ -120,17 +108,28 @@ def select_smooth_l1_variant(layer: Any) -> str:
     return "fast-rcnn" if len(layer.bottom) == 3 else "py-faster-rcnn"
 
 
-define_layer(
-    Signature("SmoothL1Loss", bottoms=(2, 4), tops=(1, 2), loss=True),
+register(
+    "SmoothL1Loss",
     Variants(
         select_smooth_l1_variant,
         {
-            "SSD": _make_variant("SSD", 2, loss=True),
-            "py-faster-rcnn": _make_variant("py-faster-rcnn", (2, 4), loss=False),
-            "fast-rcnn": _make_variant("fast-rcnn", 3, loss=False, requires_loss_weight=True, overrides_autodiff=True),
+            "SSD": _make_variant("SSD", bottoms=2, loss=True),
+            "py-faster-rcnn": _make_variant(
+                "py-faster-rcnn", bottoms=(2, 4), restrictions=_LOSS_WEIGHT_RESTRICTIONS[False]
+            ),
+            "fast-rcnn": _make_variant(
+                "fast-rcnn",
+                bottoms=3,
+                requires_loss_weight=True,
+                overrides_autodiff=True,
+                restrictions=_LOSS_WEIGHT_RESTRICTIONS[True],
+            ),
         },
         selection_doc="With two bottoms and no smooth_l1_loss_param it is the SSD fork's, with three bottoms "
         "fast-rcnn's, otherwise py-faster-rcnn's.",
     ),
-    docs=LayerDocs(origin="SSD, py-faster-rcnn, fast-rcnn"),
+    bottoms=(2, 4),
+    tops=(1, 2),
+    loss=True,
+    origin="SSD, py-faster-rcnn, fast-rcnn",
 )

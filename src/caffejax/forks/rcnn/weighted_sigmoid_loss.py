@@ -12,12 +12,22 @@ from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
 from ...core.layers.cross_entropy import sigmoid_terms
+from ...core.layers.declaration import declare
 from ...core.layers.dtype_policy import promote
 from ...core.layers.loss_helpers import require_same_batch_size
 from ...core.layers.registry import register_variants
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ...core.layers.types import Indices
 
 
+@declare(
+    "SigmoidCrossEntropyLoss",
+    bottoms=3,
+    loss=True,
+    indices=Indices((1, 2)),
+    exempt_from_force_backward=(1, 2),
+    counts_rows=True,
+    origin="MNC",
+)
 def weighted_sigmoid_loss(scores: jax.Array, targets: jax.Array, weights: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the scalar SigmoidCrossEntropyLoss with a weight for each element, divided by the sum of the weights.
 
@@ -28,6 +38,7 @@ def weighted_sigmoid_loss(scores: jax.Array, targets: jax.Array, weights: jax.Ar
     return jnp.sum(w * sigmoid_terms(x, t)) / _sum_weights(ctx, w)
 
 
+@weighted_sigmoid_loss.backward
 def weighted_sigmoid_loss_backward(
     scores: jax.Array, targets: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None, None]:
@@ -52,15 +63,6 @@ def _sum_weights(ctx: Context, weights: jax.Array) -> jax.Array:
     return jnp.where(total > 0, total, 1)
 
 
-WEIGHTED_SIGMOID_CROSS_ENTROPY_LOSS = LayerType(
-    Signature("SigmoidCrossEntropyLoss", bottoms=3, loss=True),
-    Traced(weighted_sigmoid_loss),
-    Gradient(weighted_sigmoid_loss_backward, indices=Indices((1, 2)), exempt_from_force_backward=(1, 2)),
-    LayerTraits(counts_rows=True),
-    docs=LayerDocs(origin="MNC"),
-)
-
-
 def _sigmoid_loss_variant(layer: Any) -> str | None:
     return "weighted" if len(layer.bottom) == 3 else None
 
@@ -68,6 +70,6 @@ def _sigmoid_loss_variant(layer: Any) -> str | None:
 register_variants(
     "SigmoidCrossEntropyLoss",
     _sigmoid_loss_variant,
-    {"weighted": WEIGHTED_SIGMOID_CROSS_ENTROPY_LOSS},
+    {"weighted": weighted_sigmoid_loss.type},
     "The number of bottoms selects the variant.",
 )

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.loss_helpers import require_same_batch_size
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, Signature, Traced
 
 
+@register("EuclideanDistance", bottoms=2, differentiable=False, origin="cbfinn/caffe")
 def euclidean_distance(a: jax.Array, b: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the mean distance between the 3D points of two bottoms (N, 3 * points), as (1, 1, 1, 1)."""
     difference = _subtract_rows(a, b)
@@ -26,14 +26,7 @@ def euclidean_distance(a: jax.Array, b: jax.Array, *, ctx: Context) -> jax.Array
     return distance.reshape(1, 1, 1, 1).astype(a.dtype)
 
 
-define_layer(
-    Signature("EuclideanDistance", bottoms=2),
-    Traced(euclidean_distance),
-    Gradient(exists=False),
-    docs=LayerDocs(origin="cbfinn/caffe"),
-)
-
-
+@register("WeightedEuclideanLoss", bottoms=3, loss=True, overrides_autodiff=True, origin="cbfinn/caffe")
 def weighted_euclidean_loss(a: jax.Array, b: jax.Array, weights: jax.Array) -> jax.Array:
     """Return the sum of d' P d, divided by twice the batch size, a scalar, where d is the difference of two rows.
 
@@ -44,6 +37,7 @@ def weighted_euclidean_loss(a: jax.Array, b: jax.Array, weights: jax.Array) -> j
     return jnp.sum(difference * _apply_weights(difference, weights)) / (2 * max(a.shape[0], 1))
 
 
+@weighted_euclidean_loss.backward
 def weighted_euclidean_loss_backward(
     a: jax.Array, b: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -51,14 +45,6 @@ def weighted_euclidean_loss_backward(
     diff = d_loss * _apply_weights(difference, weights)
     d_weights = d_loss / 2 * difference[:, :, None] * difference[:, None, :]
     return diff.reshape(a.shape), -diff.reshape(b.shape), d_weights.reshape(weights.shape)
-
-
-define_layer(
-    Signature("WeightedEuclideanLoss", bottoms=3, loss=True),
-    Traced(weighted_euclidean_loss),
-    Gradient(weighted_euclidean_loss_backward, overrides_autodiff=True),
-    docs=LayerDocs(origin="cbfinn/caffe"),
-)
 
 
 def _subtract_rows(a: jax.Array, b: jax.Array) -> jax.Array:

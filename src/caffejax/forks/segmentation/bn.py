@@ -12,16 +12,12 @@ import jax.numpy as jnp
 from ...base.errors import require
 from ...core.layers.batch_norm import batch_statistics, normalize_batch, project_out
 from ...core.layers.context import Context, Epilogue, ParamSpec, Phase, Shape
+from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import first_top, reject_fields, rsqrt, stop_gradient
-from ...core.layers.registry import define_layer
 from ...core.layers.types import (
     ChannelAffine,
-    Fusion,
     Gradient,
-    LayerDocs,
-    LayerTraits,
-    LayerType,
     Signature,
     Traced,
     Variants,
@@ -69,6 +65,28 @@ def normalize_batch_backward(
     return (d_factor.reshape(factor.shape), d_bias.reshape(factor.shape)), dx
 
 
+def _is_pspnet_bn_affine(shapes: Sequence[Shape], axis: int, channels: int, *, ctx: Context) -> bool:
+    return not _uses_batch_statistics(ctx) and axis == 1 and shapes[0] == (1, channels, 1, 1)
+
+
+def pspnet_factor_and_bias(p: BNParameter, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    slope, bias, mean, variance = (promote(flatten_blob(b)) for b in blobs)
+    factor = slope * rsqrt(variance + p.eps)
+    bias = bias - mean * factor
+    return (stop_gradient(factor), stop_gradient(bias)) if p.frozen else (factor, bias)
+
+
+@declare(
+    "BN",
+    param="bn_param",
+    stateful=True,
+    dtype_policy="bottoms",
+    spatial_map="same",
+    channel_affine=ChannelAffine(_is_pspnet_bn_affine, pspnet_factor_and_bias),
+    weight_axes=4,
+    blob_names=("weight", "bias", "mean", "variance"),
+    origin="yjxiong/caffe, PSPNet",
+)
 def pspnet_bn(p: BNParameter, blobs: Arrays, x: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Compute slope * (x - mean) / sqrt(variance + eps) + bias for each channel of (N, channels, ...).
 
@@ -81,6 +99,7 @@ def pspnet_bn(p: BNParameter, blobs: Arrays, x: jax.Array, *, ctx: Context) -> t
     return pspnet_bn_fused(p, blobs, x, (), ctx=ctx)
 
 
+@pspnet_bn.params
 def pspnet_bn_params(p: BNParameter, x: Any) -> list[ParamSpec]:
     shape = blob_shape(x)
     reject_fields(p, _SEGNET_SETTINGS, "it is a setting of SegNet's layer, but this is PSPNet's")
@@ -94,6 +113,7 @@ def pspnet_bn_params(p: BNParameter, x: Any) -> list[ParamSpec]:
     ]
 
 
+@pspnet_bn.backward
 def pspnet_bn_backward(
     p: BNParameter, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Any, jax.Array]:
@@ -110,17 +130,7 @@ def pspnet_bn_backward(
     return (d_slope.reshape(slope.shape), d_bias.reshape(slope.shape), None, None), dx
 
 
-def _is_pspnet_bn_affine(shapes: Sequence[Shape], axis: int, channels: int, *, ctx: Context) -> bool:
-    return not _uses_batch_statistics(ctx) and axis == 1 and shapes[0] == (1, channels, 1, 1)
-
-
-def pspnet_factor_and_bias(p: BNParameter, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    slope, bias, mean, variance = (promote(flatten_blob(b)) for b in blobs)
-    factor = slope * rsqrt(variance + p.eps)
-    bias = bias - mean * factor
-    return (stop_gradient(factor), stop_gradient(bias)) if p.frozen else (factor, bias)
-
-
+@pspnet_bn.count_fusible
 def pspnet_count_fusible(x: Any, epilogues: Sequence[Epilogue], *, ctx: Context) -> int:
     """Return how many of the next layers (`epilogues`) `pspnet_bn_fused` can compute together with this layer.
 
@@ -129,6 +139,7 @@ def pspnet_count_fusible(x: Any, epilogues: Sequence[Epilogue], *, ctx: Context)
     return int(_uses_batch_statistics(ctx) and epilogues[0].is_relu)
 
 
+@pspnet_bn.fused
 def pspnet_bn_fused(
     p: BNParameter, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context
 ) -> tuple[jax.Array, Arrays]:
@@ -149,24 +160,12 @@ def pspnet_bn_fused(
     )
 
 
-PSPNET = LayerType(
-    Signature("BN", param="bn_param"),
-    Traced(pspnet_bn, params=pspnet_bn_params, stateful=True, fusion=Fusion(pspnet_count_fusible, pspnet_bn_fused)),
-    Gradient(pspnet_bn_backward),
-    LayerTraits(
-        dtype_policy="bottoms",
-        spatial_map="same",
-        channel_affine=ChannelAffine(_is_pspnet_bn_affine, pspnet_factor_and_bias),
-        weight_axes=4,
-        blob_names=("weight", "bias", "mean", "variance"),
-    ),
-    docs=LayerDocs(origin="yjxiong/caffe, PSPNet"),
-)
 PSPNET_FROZEN = replace(
-    PSPNET,
+    pspnet_bn.type,
     gradient=Gradient(pspnet_bn_backward, overrides_autodiff=True),
     docs=replace(
-        PSPNET.docs, unsupported={"second_order": "the top depends on slope and bias, which its gradient ignores"}
+        pspnet_bn.type.docs,
+        unsupported={"second_order": "the top depends on slope and bias, which its gradient ignores"},
     ),
 )
 
@@ -178,6 +177,25 @@ def _uses_batch_statistics(ctx: Context) -> bool:
 SEGNET_EPS = 1e-9
 
 
+def _is_segnet_bn_affine(p: BNParameter, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    return not _is_learn_mode(p) and axis == 1 and shapes[0] == (1, channels, 1, 1)
+
+
+def segnet_factor_and_bias(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    return flatten_blob(blobs[0]), flatten_blob(blobs[1])
+
+
+@declare(
+    "BN",
+    param="bn_param",
+    overwrites_diffs=True,
+    dtype_policy="bottoms",
+    spatial_map="same",
+    channel_affine=ChannelAffine(_is_segnet_bn_affine, segnet_factor_and_bias),
+    weight_axes=4,
+    blob_names=("weight", "bias"),
+    origin="SegNet, DeconvNet",
+)
 def segnet_bn(p: BNParameter, blobs: Arrays, x: jax.Array, *, ctx: Context) -> object:
     """Compute scale * (x - mean) / sqrt(variance + 1e-9) + shift for each channel.
 
@@ -190,6 +208,7 @@ def segnet_bn(p: BNParameter, blobs: Arrays, x: jax.Array, *, ctx: Context) -> o
     return scale_and_shift(ctx, x, *segnet_factor_and_bias(blobs))
 
 
+@segnet_bn.params
 def segnet_bn_params(p: BNParameter, x: Any, *, num_tops: int) -> list[ParamSpec]:
     reject_fields(p, _PSPNET_SETTINGS, "it is a setting of PSPNet's layer, but this is SegNet's")
     require(_is_learn_mode(p) or num_tops == 1, "with bn_mode: INFERENCE there are no tops for mean and variance")
@@ -199,6 +218,7 @@ def segnet_bn_params(p: BNParameter, x: Any, *, num_tops: int) -> list[ParamSpec
     ]
 
 
+@segnet_bn.backward
 def segnet_bn_backward(
     p: BNParameter, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any, ctx: Context
 ) -> tuple[Any, jax.Array]:
@@ -226,18 +246,11 @@ def segnet_bn_in_place_backward(
     return (CHANNELS_FIRST.sums(promote(dy) * y).reshape(d_shift.shape), d_shift), dx
 
 
-def _is_segnet_bn_affine(p: BNParameter, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
-    return not _is_learn_mode(p) and axis == 1 and shapes[0] == (1, channels, 1, 1)
-
-
 def _is_segnet_bn_in_place_affine(p: Any, shapes: Sequence[Shape], axis: int, channels: int, *, phase: Phase) -> bool:
     return phase == "TEST" and _is_segnet_bn_affine(p, shapes, axis, channels)
 
 
-def segnet_factor_and_bias(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    return flatten_blob(blobs[0]), flatten_blob(blobs[1])
-
-
+@segnet_bn.count_fusible
 def segnet_count_fusible(p: BNParameter, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return how many of the next layers (`epilogues`) `segnet_bn_fused` can compute together with this layer.
 
@@ -246,6 +259,7 @@ def segnet_count_fusible(p: BNParameter, x: Any, epilogues: Sequence[Epilogue]) 
     return int(_is_learn_mode(p) and epilogues[0].is_relu)
 
 
+@segnet_bn.fused
 def segnet_bn_fused(blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context) -> object:
     """Compute this layer and the next layers, `epilogues`, as one operation.
 
@@ -260,26 +274,13 @@ def segnet_bn_fused(blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], 
     )
 
 
-SEGNET = LayerType(
-    Signature("BN", param="bn_param"),
-    Traced(segnet_bn, params=segnet_bn_params, fusion=Fusion(segnet_count_fusible, segnet_bn_fused)),
-    Gradient(segnet_bn_backward, overwrites_diffs=True),
-    LayerTraits(
-        dtype_policy="bottoms",
-        spatial_map="same",
-        channel_affine=ChannelAffine(_is_segnet_bn_affine, segnet_factor_and_bias),
-        weight_axes=4,
-        blob_names=("weight", "bias"),
-    ),
-    docs=LayerDocs(origin="SegNet, DeconvNet"),
-)
 SEGNET_WITH_STATISTICS = replace(
-    SEGNET,
+    segnet_bn.type,
     signature=Signature("BN", tops=(2, 3), param="bn_param"),
     gradient=Gradient(segnet_bn_backward, overrides_autodiff=True, overwrites_diffs=True),
 )
 SEGNET_IN_PLACE = replace(
-    SEGNET,
+    segnet_bn.type,
     implementation=Traced(segnet_bn_in_place, params=segnet_bn_params),
     gradient=Gradient(
         segnet_bn_in_place_backward,
@@ -287,7 +288,9 @@ SEGNET_IN_PLACE = replace(
         overwrites_diffs=True,
         deviation="The gradient of the scale is computed from the top, which overwrites the bottom.",
     ),
-    traits=replace(SEGNET.traits, channel_affine=ChannelAffine(_is_segnet_bn_in_place_affine, segnet_factor_and_bias)),
+    traits=replace(
+        segnet_bn.type.traits, channel_affine=ChannelAffine(_is_segnet_bn_in_place_affine, segnet_factor_and_bias)
+    ),
 )
 
 
@@ -307,19 +310,21 @@ def select_bn(layer: Any) -> str:
     return "PSPNet, frozen" if p.frozen else "PSPNet"
 
 
-define_layer(
-    Signature("BN", tops=(1, 3), param="bn_param"),
+register(
+    "BN",
     Variants(
         select_bn,
         {
-            "PSPNet": PSPNET,
+            "PSPNet": pspnet_bn.type,
             "PSPNet, frozen": PSPNET_FROZEN,
-            "SegNet": SEGNET,
+            "SegNet": segnet_bn.type,
             "SegNet, in place": SEGNET_IN_PLACE,
             "SegNet, with statistics": SEGNET_WITH_STATISTICS,
         },
         "A layer with bn_mode, scale_filler or shift_filler, with two blobs, or with tops for the statistics is "
         "SegNet's, unless it has `icnet: true`. All others are PSPNet's.",
     ),
-    docs=LayerDocs(origin="PSPNet, SegNet"),
+    tops=(1, 3),
+    param="bn_param",
+    origin="PSPNet, SegNet",
 )

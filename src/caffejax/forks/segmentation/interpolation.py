@@ -13,10 +13,10 @@ from jax import lax
 
 from ...base.errors import require
 from ...core.layers.context import Shape
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import check_plane_size
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, LayerTraits, SecondReading, Signature, Traced
+from ...core.layers.types import SecondReading
 from ...core.ops.custom_gradient import make_differentiable
 from ...core.ops.host_constant import host_constant
 from ...core.schema.caffe_pb2 import InterpParameter, LayerParameter, PaddingParameter, ResizeBilinearParameter
@@ -112,6 +112,34 @@ def _weight_matrix(positions: SamplePositions, n: int) -> np.ndarray:
     return matrix
 
 
+def _read_as_openvino(layer: LayerParameter) -> bool:
+    """Set full_zoom_factor instead of zoom_factor; return whether a layer had this.
+
+    OpenVINO multiplies the size n by the factor. DeepLab's Interp computes n + (n - 1) * (factor - 1) instead.
+    """
+    p = layer.interp_param
+    if not p.HasField("zoom_factor"):
+        return False
+    p.full_zoom_factor = p.zoom_factor
+    p.ClearField("zoom_factor")
+    return True
+
+
+@register(
+    "Interp",
+    param="interp_param",
+    in_place=False,
+    aliases=("INTERP",),
+    second_reading=SecondReading(
+        _read_as_openvino,
+        "Interp's zoom_factor is read as a factor of sizes, as in OpenVINO, because otherwise the shapes would not fit",
+    ),
+    row_wise=True,
+    dtype_policy="bottoms",
+    accepts_integers=True,
+    origin="DeepLab, PSPNet",
+    restrictions="No padding: pad_beg and pad_end must be 0 or negative, as in the fork.",
+)
 def interp(p: InterpParameter, x: jax.Array, *, fast: bool) -> jax.Array:
     """Resize (N, C, H, W) by bilinear interpolation with aligned corners.
 
@@ -126,49 +154,12 @@ def interp(p: InterpParameter, x: jax.Array, *, fast: bool) -> jax.Array:
     return interpolate(cropped, _interp_positions(p, x, size), fast=fast)
 
 
+@interp.backward
 def interp_backward(p: InterpParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     (begin, end), size = _interp_crop(p, x), _interp_size(p, x)
     d_cropped = interpolate_diff(dy, _interp_positions(p, x, size), (end[0] - begin, end[1] - begin))
     borders = [(0, 0), (0, 0), *((begin, n - stop) for n, stop in zip(x.shape[2:], end, strict=True))]
     return jnp.pad(d_cropped, borders).astype(x.dtype)
-
-
-def _read_as_openvino(layer: LayerParameter) -> bool:
-    """Set full_zoom_factor instead of zoom_factor; return whether a layer had this.
-
-    OpenVINO multiplies the size n by the factor. DeepLab's Interp computes n + (n - 1) * (factor - 1) instead.
-    """
-    p = layer.interp_param
-    if not p.HasField("zoom_factor"):
-        return False
-    p.full_zoom_factor = p.zoom_factor
-    p.ClearField("zoom_factor")
-    return True
-
-
-define_layer(
-    Signature(
-        "Interp",
-        param="interp_param",
-        in_place=False,
-        aliases=("INTERP",),
-        second_reading=SecondReading(
-            _read_as_openvino,
-            "Interp's zoom_factor is read as a factor of sizes, as in OpenVINO, because otherwise the shapes would not "
-            "fit",
-        ),
-    ),
-    Traced(interp),
-    Gradient(interp_backward),
-    LayerTraits(
-        row_wise=True,
-        dtype_policy="bottoms",
-        accepts_integers=True,
-    ),
-    docs=LayerDocs(
-        origin="DeepLab, PSPNet", restrictions="No padding: pad_beg and pad_end must be 0 or negative, as in the fork."
-    ),
-)
 
 
 def _interp_crop(p: InterpParameter, x: Any) -> tuple[int, Shape]:
@@ -215,6 +206,16 @@ _QUANTIZATION_FIELDS = ("input_scale", "output_scale", "input_zero_point", "outp
 _HEIGHT_AXES = {"NHWC": 1, "NCHW": 2}  # the axis of the height, by data_format
 
 
+@register(
+    "ResizeBilinear",
+    param="resize_bilinear_param",
+    in_place=False,
+    row_wise=True,
+    dtype_policy="bottoms",
+    accepts_integers=True,
+    origin="synopsys-caffe",
+    restrictions="NCHWD and quantized values are not supported. No recorded case.",
+)
 def resize_bilinear(p: ResizeBilinearParameter, x: jax.Array, *, fast: bool) -> jax.Array:
     """Resize images bilinearly to output_height x output_width, or by the factors scale_height and scale_width.
 
@@ -229,22 +230,12 @@ def resize_bilinear(p: ResizeBilinearParameter, x: jax.Array, *, fast: bool) -> 
     return top.transpose(0, 2, 3, 1) if is_channels_last else top
 
 
+@resize_bilinear.backward
 def resize_bilinear_backward(p: ResizeBilinearParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     height_axis = _HEIGHT_AXES[_read_format(p, x)]
     planes = dy.transpose(0, 3, 1, 2) if height_axis == 1 else dy
     diff = interpolate_diff(planes, _resize_positions(p, x), x.shape[height_axis : height_axis + 2])
     return (diff.transpose(0, 2, 3, 1) if height_axis == 1 else diff).astype(x.dtype)
-
-
-define_layer(
-    Signature("ResizeBilinear", param="resize_bilinear_param", in_place=False),
-    Traced(resize_bilinear),
-    Gradient(resize_bilinear_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
-    docs=LayerDocs(
-        origin="synopsys-caffe", restrictions="NCHWD and quantized values are not supported. No recorded case."
-    ),
-)
 
 
 def _read_format(p: ResizeBilinearParameter, x: Any) -> str:
@@ -298,23 +289,24 @@ def _resize_axis_positions(p: Any, n: int, output_length: int) -> SamplePosition
     return SamplePositions(np.clip(low, 0, n - 1).astype(int), np.where(position < 0, 0, position - low))
 
 
+@register(
+    "Padding",
+    param="padding_param",
+    in_place=False,
+    row_wise=True,
+    dtype_policy="bottoms",
+    accepts_integers=True,
+    origin="DeepLab",
+)
 def padding(p: PaddingParameter, x: jax.Array) -> jax.Array:
     """Pad (N, C, H, W) with zeros: pad_beg rows and columns at the start, pad_end at the end. Negative values crop."""
     return _pad(x, *_read_padding(p, x))
 
 
+@padding.backward
 def padding_backward(p: PaddingParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     pad_begin, pad_end = _read_padding(p, x)
     return _pad(dy, -pad_begin, -pad_end)
-
-
-define_layer(
-    Signature("Padding", param="padding_param", in_place=False),
-    Traced(padding),
-    Gradient(padding_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
-    docs=LayerDocs(origin="DeepLab"),
-)
 
 
 def _read_padding(p: PaddingParameter, x: jax.Array) -> tuple[int, int]:

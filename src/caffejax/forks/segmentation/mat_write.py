@@ -12,22 +12,28 @@ import numpy as np
 from ...base.atomic_write import replace_path
 from ...base.errors import DataError, Problem, require
 from ...core.layers.context import Context, LayerDefinition, Shape
+from ...core.layers.declaration import register
 from ...core.layers.helpers import as_nchw, no_gradient
 from ...core.layers.position_values import decode_count
-from ...core.layers.registry import define_layer
 from ...core.layers.types import (
-    Gradient,
     HostFunction,
-    LayerDocs,
-    LayerTraits,
     LayerType,
     OutputFiles,
-    PerLayer,
-    Signature,
 )
 from ...core.schema.caffe_pb2 import MatWriteParameter
 
 
+@register(
+    "MatWrite",
+    bottoms=(1, None),
+    tops=0,
+    param="mat_write_param",
+    per_layer=True,
+    on_host=True,
+    backward=no_gradient,
+    accepts_integers=True,
+    origin="DeepLab",
+)
 def make_mat_write(p: MatWriteParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Write each bottom to a MATLAB file, as the variable `data` with shape (width, height, channels, num).
 
@@ -48,15 +54,6 @@ def mat_write_top_shapes(*bottoms: Any) -> list[Shape]:
     for i, bottom in enumerate(bottoms):
         as_nchw(bottom.shape, f"bottom {i}")
     return []
-
-
-define_layer(
-    Signature("MatWrite", bottoms=(1, None), tops=0, param="mat_write_param"),
-    PerLayer(make_mat_write, on_host=True),
-    Gradient(no_gradient),
-    LayerTraits(accepts_integers=True),
-    docs=LayerDocs(origin="DeepLab"),
-)
 
 
 class _MatWriter:

@@ -18,8 +18,8 @@ from jax import lax
 
 from ...base.errors import require
 from ...core.layers.context import ParamSpec
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.declaration import register
+from ...core.layers.types import Indices
 from ...core.ops.custom_gradient import make_differentiable
 from ...core.ops.vma import vary_as
 from ...core.schema.caffe_pb2 import MultiStageMeanfieldParameter
@@ -172,6 +172,21 @@ _filter = make_differentiable(
 Arrays = tuple[jax.Array, ...]
 
 
+def _sample_image(random: np.random.Generator, unary: Any, start: Any, image: Any) -> np.ndarray:
+    return random.normal(size=image.shape)
+
+
+@register(
+    "MultiStageMeanfield",
+    bottoms=3,
+    param="multi_stage_meanfield_param",
+    in_place=False,
+    indices=Indices((2,), ignores_gradient=True, sample=_sample_image),
+    row_wise=True,
+    weight_axes=4,
+    blob_names=("spatial_weight", "bilateral_weight", "compatibility"),
+    origin="CRF-RNN",
+)
 def multi_stage_meanfield(
     p: MultiStageMeanfieldParameter, blobs: Arrays, unary: jax.Array, start: jax.Array, image: jax.Array
 ) -> jax.Array:
@@ -220,6 +235,7 @@ def _make_filter(lattice: Lattice) -> Callable[[jax.Array], jax.Array]:
     return lambda x: filter_by_lattice(lattice, x) / weight_sums
 
 
+@multi_stage_meanfield.params
 def multi_stage_meanfield_params(
     p: MultiStageMeanfieldParameter, unary: Any, start: Any, image: Any
 ) -> list[ParamSpec]:
@@ -232,19 +248,6 @@ def multi_stage_meanfield_params(
         "compatibility": -identity,
     }
     return [ParamSpec(identity.shape, value=w, name=name) for name, w in weights.items()]
-
-
-def _sample_image(random: np.random.Generator, unary: Any, start: Any, image: Any) -> np.ndarray:
-    return random.normal(size=image.shape)
-
-
-define_layer(
-    Signature("MultiStageMeanfield", bottoms=3, param="multi_stage_meanfield_param", in_place=False),
-    Traced(multi_stage_meanfield, params=multi_stage_meanfield_params),
-    Gradient(indices=Indices((2,), ignores_gradient=True, sample=_sample_image)),
-    LayerTraits(row_wise=True, weight_axes=4, blob_names=("spatial_weight", "bilateral_weight", "compatibility")),
-    docs=LayerDocs(origin="CRF-RNN"),
-)
 
 
 def _check(p: MultiStageMeanfieldParameter, unary: Any, start: Any, image: Any) -> None:

@@ -10,14 +10,31 @@ import jax.numpy as jnp
 from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context, ParamSpec
+from ...core.layers.declaration import register
 from ...core.layers.loss_helpers import ignored_label_of_metric
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.layers.types import Indices
 from ...core.schema.caffe_pb2 import EltwiseAccuracyParameter, SegAccuracyParameter
 
 Arrays = tuple[jax.Array, ...]
 
 
+def _checkable_class_count(p: SegAccuracyParameter, scores: Any, labels: Any) -> int | None:
+    return int(scores.shape[1]) if len(scores.shape) > 1 and len(p.ignore_label) <= 1 else None
+
+
+def _single_ignored_label(p: SegAccuracyParameter) -> int | None:
+    return int(p.ignore_label[0]) if len(p.ignore_label) == 1 else None
+
+
+@register(
+    "SegAccuracy",
+    bottoms=2,
+    param="seg_accuracy_param",
+    stateful=True,
+    differentiable=False,
+    indices=Indices((1,), _checkable_class_count, _single_ignored_label),
+    origin="DeepLab, PSPNet",
+)
 def seg_accuracy(
     p: SegAccuracyParameter, blobs: Arrays, scores: jax.Array, labels: jax.Array, *, ctx: Context
 ) -> tuple[jax.Array, Arrays]:
@@ -46,26 +63,11 @@ def seg_accuracy(
     return accuracies.reshape(1, 1, 1, 3), tuple(confusion.astype(b.dtype) for b in blobs)
 
 
+@seg_accuracy.params
 def seg_accuracy_params(p: SegAccuracyParameter, scores: Any, labels: Any) -> list[ParamSpec]:
     require_label_map(scores, labels)
     num_classes = scores.shape[1]
     return [] if p.reset else [ParamSpec((num_classes, num_classes), learnable=False, persistent=False, name="counts")]
-
-
-def _checkable_class_count(p: SegAccuracyParameter, scores: Any, labels: Any) -> int | None:
-    return int(scores.shape[1]) if len(scores.shape) > 1 and len(p.ignore_label) <= 1 else None
-
-
-def _single_ignored_label(p: SegAccuracyParameter) -> int | None:
-    return int(p.ignore_label[0]) if len(p.ignore_label) == 1 else None
-
-
-define_layer(
-    Signature("SegAccuracy", bottoms=2, param="seg_accuracy_param"),
-    Traced(seg_accuracy, params=seg_accuracy_params, stateful=True),
-    Gradient(exists=False, indices=Indices((1,), _checkable_class_count, _single_ignored_label)),
-    docs=LayerDocs(origin="DeepLab, PSPNet"),
-)
 
 
 def require_label_map(scores: Any, labels: Any) -> None:
@@ -94,6 +96,18 @@ def _compute_accuracies(confusion: jax.Array) -> jax.Array:
     return jnp.stack([jnp.sum(correct_counts) / jnp.maximum(jnp.sum(confusion), 1), recall, jnp.mean(iou)])
 
 
+def _class_count(scores: Any, labels: Any) -> int | None:
+    return int(scores.shape[1]) if len(scores.shape) > 1 else None
+
+
+@register(
+    "EltwiseAccuracy",
+    bottoms=2,
+    param="eltwise_accuracy_param",
+    differentiable=False,
+    indices=Indices((1,), _class_count, ignored_label_of_metric),
+    origin="DeconvNet",
+)
 def eltwise_accuracy(p: EltwiseAccuracyParameter, scores: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Compute the fraction of pixels whose label is among the `top_k` classes with the largest scores.
 
@@ -116,15 +130,3 @@ def eltwise_accuracy(p: EltwiseAccuracyParameter, scores: jax.Array, labels: jax
     num_correct, num_valid = (cross_replica.psum(ctx, jnp.sum(x)) for x in (is_correct & valid, valid))
     accuracy = num_correct / jnp.maximum(num_valid, 1)
     return accuracy.astype(jnp.float32).reshape(1, 1, 1, 1)
-
-
-def _class_count(scores: Any, labels: Any) -> int | None:
-    return int(scores.shape[1]) if len(scores.shape) > 1 else None
-
-
-define_layer(
-    Signature("EltwiseAccuracy", bottoms=2, param="eltwise_accuracy_param"),
-    Traced(eltwise_accuracy),
-    Gradient(exists=False, indices=Indices((1,), _class_count, ignored_label_of_metric)),
-    docs=LayerDocs(origin="DeconvNet"),
-)

@@ -26,8 +26,7 @@ from ...core.data.sampling import CounterRng
 from ...core.data.transform import Transform, check_transform, crop_uint8, parse_crop, read_mean
 from ...core.layers.context import LayerDefinition, Shape
 from ...core.layers.data_source import SourceSpec, TopSpecs
-from ...core.layers.registry import define_layer
-from ...core.layers.types import LayerDocs, Signature
+from ...core.layers.declaration import register
 from ...core.schema.caffe_pb2 import ImageDataParameter
 
 
@@ -346,31 +345,32 @@ class DenseImageDataLayer(LabelMapLayer):
         return LabelMapSource("pixels", divisor=divisor)
 
 
-define_layer(
-    Signature(
-        "ImageSegData",
-        bottoms=0,
-        tops=(1, 3),
-        param="image_data_param",
-        fork_settings=ImageSegDataLayer.fork_settings,
-    ),
+register(
+    "ImageSegData",
     ImageSegDataLayer.implementation(),
-    docs=LayerDocs(
-        origin="DeepLab",
-        restrictions="Label images are resized to the nearest pixel. With a crop, the mean is mean_value.",
-    ),
+    bottoms=0,
+    tops=(1, 3),
+    param="image_data_param",
+    fork_settings=ImageSegDataLayer.fork_settings,
+    origin="DeepLab",
+    restrictions="Label images are resized to the nearest pixel. With a crop, the mean is mean_value.",
 )
-define_layer(
-    Signature("ImageLabelmapData", bottoms=0, tops=2, param="image_data_param"),
+register(
+    "ImageLabelmapData",
     ImageLabelmapDataLayer.implementation(),
-    docs=LayerDocs(origin="HED", restrictions="With a crop, the mean is mean_value."),
+    bottoms=0,
+    tops=2,
+    param="image_data_param",
+    origin="HED",
+    restrictions="With a crop, the mean is mean_value.",
 )
-define_layer(
-    Signature("DenseImageData", bottoms=0, tops=2, param="dense_image_data_param"),
+register(
+    "DenseImageData",
     DenseImageDataLayer.implementation(),
-    docs=LayerDocs(
-        origin="SegNet",
-        restrictions="With a crop, the mean is mean_value. Smaller images than the crop are padded, with label 255. "
-        "ENet's label_divide_factor cannot be combined with a crop.",
-    ),
+    bottoms=0,
+    tops=2,
+    param="dense_image_data_param",
+    origin="SegNet",
+    restrictions="With a crop, the mean is mean_value. Smaller images than the crop are padded, with label 255. "
+    "ENet's label_divide_factor cannot be combined with a crop.",
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -17,15 +16,20 @@ from ...core.layers.loss_helpers import in_valid_rows, straight_through
 from ...core.layers.registry import register_variants
 from ...core.layers.softmax import (
     LOG_FLT_MIN,
-    SOFTMAX_WITH_LOSS,
     select_label_log_probs,
     softmax_loss_parts,
     softmax_with_loss,
     softmax_with_loss_backward,
 )
-from ...core.layers.types import Gradient, LayerDocs, LayerType, Traced
 
 
+@softmax_with_loss.variant(
+    tops=3,
+    overrides_autodiff=True,
+    deviation="The gradient ignores that probabilities are clamped to FLT_MIN; other tops have no gradient.",
+    row_tops=(1, 2),
+    origin="R-FCN",
+)
 def softmax_with_losses(scores: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array | tuple[jax.Array, ...]:
     """Return the loss of SoftmaxWithLoss, the probabilities, and the loss of each label.
 
@@ -41,12 +45,14 @@ def softmax_with_losses(scores: jax.Array, labels: jax.Array, *, ctx: Context) -
     return loss, *map(lax.stop_gradient, (jnp.exp(log_prob), label_losses)[: ctx.num_tops - 1])
 
 
+@softmax_with_losses.backward
 def softmax_with_losses_backward(
     scores: jax.Array, labels: jax.Array, *, y: Any, dy: Any, ctx: Context
 ) -> tuple[jax.Array, None]:
     return softmax_with_loss_backward(scores, labels, y=first_top(y), dy=first_top(dy), ctx=ctx)
 
 
+@softmax_with_loss.variant(fork_settings=("weight_by_label_freqs", "class_weighting"), origin="SegNet")
 def weighted_softmax_loss(scores: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Return the loss of SoftmaxWithLoss, where each label's loss is multiplied by the `class_weighting` of its class.
 
@@ -60,6 +66,7 @@ def weighted_softmax_loss(scores: jax.Array, labels: jax.Array, *, ctx: Context)
     return -jnp.sum(jnp.where(valid, clamped_log_prob * weights, 0)) / divisor
 
 
+@weighted_softmax_loss.backward
 def weighted_softmax_loss_backward(
     scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
@@ -94,30 +101,6 @@ def _count_labels(ctx: Context, is_label: jax.Array, other_axes: tuple[int, ...]
     return cross_replica.psum(ctx, jnp.sum(in_valid_rows(ctx, is_label), other_axes))
 
 
-_BVLC_SIGNATURE, _BVLC_GRADIENT = SOFTMAX_WITH_LOSS.signature, SOFTMAX_WITH_LOSS.gradient
-
-SOFTMAX_WITH_LABEL_LOSSES = LayerType(
-    replace(_BVLC_SIGNATURE, tops=3),
-    Traced(softmax_with_losses),
-    Gradient(
-        softmax_with_losses_backward,
-        overrides_autodiff=True,
-        indices=_BVLC_GRADIENT.indices,
-        exempt_from_force_backward=(1,),
-        deviation="The gradient ignores that probabilities are clamped to FLT_MIN; other tops have no gradient.",
-    ),
-    replace(SOFTMAX_WITH_LOSS.traits, row_tops=(1, 2)),
-    docs=LayerDocs(origin="R-FCN"),
-)
-CLASS_WEIGHTED_SOFTMAX_LOSS = LayerType(
-    replace(_BVLC_SIGNATURE, fork_settings=("weight_by_label_freqs", "class_weighting")),
-    Traced(weighted_softmax_loss),
-    replace(_BVLC_GRADIENT, backward=weighted_softmax_loss_backward),
-    SOFTMAX_WITH_LOSS.traits,
-    docs=LayerDocs(origin="SegNet"),
-)
-
-
 def _softmax_loss_variant(layer: Any) -> str | None:
     if len(layer.top) == 3:
         return "with each label's loss"
@@ -127,6 +110,6 @@ def _softmax_loss_variant(layer: Any) -> str | None:
 register_variants(
     "SoftmaxWithLoss",
     _softmax_loss_variant,
-    {"with each label's loss": SOFTMAX_WITH_LABEL_LOSSES, "of weighted classes": CLASS_WEIGHTED_SOFTMAX_LOSS},
+    {"with each label's loss": softmax_with_losses.type, "of weighted classes": weighted_softmax_loss.type},
     "The number of tops and `weight_by_label_freqs` in the loss_param select the variant.",
 )

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers.context import Context, ParamSpec, Shape
+from ...core.layers.declaration import declare, register
 from ...core.layers.helpers import reject_fields
 from ...core.layers.pooling import average_windows, constant_window_areas, pool_diff, read_height_width
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...core.layers.types import Indices, Variants
 from ...core.ops.window import Window
 from ...core.schema.caffe_pb2 import UnpoolingParameter, UpsampleParameter
 
@@ -64,6 +64,23 @@ def _flatten_plane(x: jax.Array) -> jax.Array:
 Arrays = tuple[jax.Array, ...]
 
 
+@declare(
+    "Unpooling",
+    bottoms=(1, 2),
+    param="unpooling_param",
+    in_place=False,
+    overrides_autodiff=True,
+    indices=Indices(
+        (1,),
+        lambda p, x, *mask, ctx: _unpool_size(p, x, ctx=ctx)[0] * _unpool_size(p, x, ctx=ctx)[1],
+        gathers=True,
+        ignores_gradient=True,
+    ),
+    exempt_from_force_backward=(1,),
+    row_wise=True,
+    dtype_policy="bottoms",
+    origin="DeconvNet",
+)
 def max_unpooling(p: UnpoolingParameter, x: jax.Array, *mask: jax.Array, ctx: Context) -> jax.Array:
     """Write each value to its position in the mask, and 0 elsewhere. (N, C, H, W) becomes (N, C, *unpool_size).
 
@@ -78,12 +95,22 @@ def max_unpooling(p: UnpoolingParameter, x: jax.Array, *mask: jax.Array, ctx: Co
     return scatter_by_mask(x, _unpool_mask(ctx, x, mask), _unpool_size(p, x, ctx=ctx))
 
 
+@max_unpooling.backward
 def max_unpooling_backward(
     x: jax.Array, *mask: jax.Array, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array | None, ...]:
     return gather_by_mask(dy, _unpool_mask(ctx, x, mask)), *(None for _ in mask)
 
 
+@declare(
+    "Unpooling",
+    param="unpooling_param",
+    in_place=False,
+    stateful=True,
+    overrides_autodiff=True,
+    origin="DeconvNet",
+    unsupported={"symbolic_batch": "the top of the previous pass, which has a fixed batch size, is added"},
+)
 def window_unpooling(p: UnpoolingParameter, blobs: Arrays, x: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Add each value to all cells of its window. (N, C, H, W) becomes (N, C, *unpool_size).
 
@@ -100,6 +127,7 @@ def window_unpooling(p: UnpoolingParameter, blobs: Arrays, x: jax.Array, *, ctx:
     return top, (jax.lax.stop_gradient(top).astype(blobs[0].dtype),)
 
 
+@window_unpooling.params
 def window_unpooling_params(p: UnpoolingParameter, x: Any, *, ctx: Context) -> list[ParamSpec]:
     window, size = _unpool_window(ctx, x), _unpool_size(p, x, ctx=ctx)
     last_starts = [(n - 1) * s - a for n, s, a in zip(x.shape[2:], window.stride, window.low, strict=True)]
@@ -110,46 +138,25 @@ def window_unpooling_params(p: UnpoolingParameter, x: Any, *, ctx: Context) -> l
     return [ParamSpec((*x.shape[:2], *_unpool_size(p, x, ctx=ctx)), learnable=False, persistent=False, name="values")]
 
 
+@window_unpooling.backward
 def window_unpooling_backward(
     blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[tuple[None], jax.Array]:
     return (None,), average_windows(dy, _unpool_window(ctx, x), tuple(x.shape[2:]))
 
 
-_MAX_UNPOOLING = LayerType(
-    Signature("Unpooling", bottoms=(1, 2), param="unpooling_param", in_place=False),
-    Traced(max_unpooling),
-    Gradient(
-        max_unpooling_backward,
-        overrides_autodiff=True,
-        indices=Indices(
-            (1,),
-            lambda p, x, *mask, ctx: _unpool_size(p, x, ctx=ctx)[0] * _unpool_size(p, x, ctx=ctx)[1],
-            gathers=True,
-            ignores_gradient=True,
-        ),
-        exempt_from_force_backward=(1,),
-    ),
-    LayerTraits(row_wise=True, dtype_policy="bottoms"),
-    docs=LayerDocs(origin="DeconvNet"),
-)
-_WINDOW_UNPOOLING = LayerType(
-    Signature("Unpooling", param="unpooling_param", in_place=False),
-    Traced(window_unpooling, params=window_unpooling_params, stateful=True),
-    Gradient(window_unpooling_backward, overrides_autodiff=True),
-    docs=LayerDocs(
-        origin="DeconvNet",
-        unsupported={"symbolic_batch": "the top of the previous pass, which has a fixed batch size, is added"},
-    ),
-)
-define_layer(
-    Signature("Unpooling", bottoms=(1, 2), param="unpooling_param", in_place=False, aliases=("UnPooling",)),
+register(
+    "Unpooling",
     Variants(
         lambda layer: "MAX" if layer.unpooling_param.unpool == layer.unpooling_param.MAX else "AVE, TILE",
-        {"MAX": _MAX_UNPOOLING, "AVE, TILE": _WINDOW_UNPOOLING},
+        {"MAX": max_unpooling.type, "AVE, TILE": window_unpooling.type},
         "The method `unpool` selects the variant.",
     ),
-    docs=LayerDocs(origin="DeconvNet"),
+    bottoms=(1, 2),
+    param="unpooling_param",
+    in_place=False,
+    aliases=("UnPooling",),
+    origin="DeconvNet",
 )
 
 
@@ -193,6 +200,18 @@ def _unpool_mask(ctx: Context, x: jax.Array, mask: tuple[jax.Array, ...]) -> jax
     return jnp.broadcast_to(rows[:, None] * size[1] + columns, x.shape)
 
 
+@declare(
+    "Upsample",
+    bottoms=2,
+    param="upsample_param",
+    in_place=False,
+    overrides_autodiff=True,
+    indices=Indices((1,), lambda p, x, mask: _count_cells(_upsample_size(p, x)), gathers=True, ignores_gradient=True),
+    exempt_from_force_backward=(1,),
+    row_wise=True,
+    dtype_policy="bottoms",
+    origin="SegNet, ENet",
+)
 def upsample_by_mask(p: UpsampleParameter, x: jax.Array, mask: jax.Array) -> jax.Array:
     """Write each value to its position in the mask, and 0 elsewhere. (N, C, H, W) becomes (N, C, height, width).
 
@@ -203,10 +222,20 @@ def upsample_by_mask(p: UpsampleParameter, x: jax.Array, mask: jax.Array) -> jax
     return scatter_by_mask(x, mask, _upsample_size(p, x))
 
 
+@upsample_by_mask.backward
 def upsample_by_mask_backward(x: jax.Array, mask: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
     return gather_by_mask(dy, mask), None
 
 
+@declare(
+    "Upsample",
+    param="upsample_param",
+    in_place=False,
+    row_wise=True,
+    dtype_policy="bottoms",
+    accepts_integers=True,
+    origin="MobileNet-YOLO",
+)
 def upsample_by_repetition(p: UpsampleParameter, x: jax.Array) -> jax.Array:
     """Repeat each value `scale` times along height and width. (N, C, H, W) becomes (N, C, scale * H, scale * W).
 
@@ -216,40 +245,23 @@ def upsample_by_repetition(p: UpsampleParameter, x: jax.Array) -> jax.Array:
     return jnp.repeat(jnp.repeat(x, n, axis=2), n, axis=3) if n > 1 else x
 
 
+@upsample_by_repetition.backward
 def upsample_by_repetition_backward(p: UpsampleParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     n, (height, width) = _repeat_factor(p, x), x.shape[2:]
     return jnp.sum(dy.reshape(*x.shape[:2], height, n, width, n), axis=(3, 5))
 
 
-_SEGNET = LayerType(
-    Signature("Upsample", bottoms=2, param="upsample_param", in_place=False),
-    Traced(upsample_by_mask),
-    Gradient(
-        upsample_by_mask_backward,
-        overrides_autodiff=True,
-        indices=Indices(
-            (1,), lambda p, x, mask: _count_cells(_upsample_size(p, x)), gathers=True, ignores_gradient=True
-        ),
-        exempt_from_force_backward=(1,),
-    ),
-    LayerTraits(row_wise=True, dtype_policy="bottoms"),
-    docs=LayerDocs(origin="SegNet, ENet"),
-)
-_YOLO = LayerType(
-    Signature("Upsample", param="upsample_param", in_place=False),
-    Traced(upsample_by_repetition),
-    Gradient(upsample_by_repetition_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
-    docs=LayerDocs(origin="MobileNet-YOLO"),
-)
-define_layer(
-    Signature("Upsample", bottoms=(1, 2), param="upsample_param", in_place=False),
+register(
+    "Upsample",
     Variants(
         lambda layer: "SegNet" if len(layer.bottom) == 2 else "MobileNet-YOLO",
-        {"SegNet": _SEGNET, "MobileNet-YOLO": _YOLO},
+        {"SegNet": upsample_by_mask.type, "MobileNet-YOLO": upsample_by_repetition.type},
         "A layer with a second bottom, the mask, is SegNet's.",
     ),
-    docs=LayerDocs(origin="SegNet, MobileNet-YOLO"),
+    bottoms=(1, 2),
+    param="upsample_param",
+    in_place=False,
+    origin="SegNet, MobileNet-YOLO",
 )
 
 

@@ -11,10 +11,11 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers.context import Context, ParamSpec
+from ...core.layers.declaration import Declaration, declare, register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.recurrent import Arrays, RecurrentOperands, gate_diffs, run_lstm
-from ...core.layers.registry import define_layer, layer_type, register
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from ...core.layers.registry import add_type, layer_type
+from ...core.layers.types import Indices, Traced, Variants
 from ...core.ops.vma import vary_as
 from ...core.schema.caffe_pb2 import ContinuationIndicatorParameter
 
@@ -89,19 +90,21 @@ class SharedStateOperands(RecurrentOperands):
         return jnp.where(jnp.arange(d.shape[-2])[:, None] == 0, first_diff, 0)
 
 
-def _make_type(name: str, param: str, origin: str) -> LayerType:
-    return LayerType(
-        Signature(name, bottoms=(1, 2), param=param, in_place=False),
+def _declare_lstm(name: str, param: str, origin: str) -> Declaration[..., Any]:
+    return declare(
+        name,
         Traced(lstm, params=lstm_params, stateful=True),
-        Gradient(
-            lstm_backward,
-            overrides_autodiff=True,
-            indices=Indices((1,)),
-            exempt_from_force_backward=(1,),
-            deviation="The gradient of W_h uses the state of each sequence; clipping_threshold clips gradients.",
-        ),
-        LayerTraits(weight_axes=2, blob_names=("weight_input", "weight_hidden", "bias")),
-        docs=LayerDocs(origin=origin),
+        bottoms=(1, 2),
+        param=param,
+        in_place=False,
+        backward=lstm_backward,
+        overrides_autodiff=True,
+        indices=Indices((1,)),
+        exempt_from_force_backward=(1,),
+        deviation="The gradient of W_h uses the state of each sequence; clipping_threshold clips gradients.",
+        weight_axes=2,
+        blob_names=("weight_input", "weight_hidden", "bias"),
+        origin=origin,
     )
 
 
@@ -112,12 +115,12 @@ def select_lstm_variant(layer: Any) -> str:
 
 _BVLC_LSTM = layer_type("LSTM")
 
-define_layer(
-    Signature("Lstm", bottoms=(1, 5), tops=(1, 3)),
+register(
+    "Lstm",
     Variants(
         select_lstm_variant,
         {
-            "caffe-lstm": _make_type("Lstm", "lstm_param", "caffe-lstm"),
+            "caffe-lstm": _declare_lstm("Lstm", "lstm_param", "caffe-lstm").type,
             "MyCaffe": replace(
                 _BVLC_LSTM,
                 signature=replace(_BVLC_LSTM.signature, name="Lstm"),
@@ -126,9 +129,11 @@ define_layer(
         },
         selection_doc="A layer with recurrent_param is MyCaffe's, which is BVLC's LSTM.",
     ),
-    docs=LayerDocs(origin="caffe-lstm, MyCaffe"),
+    bottoms=(1, 5),
+    tops=(1, 3),
+    origin="caffe-lstm, MyCaffe",
 )
-register(_make_type("LstmSimple", "lstm_simple_param", "MyCaffe"))
+add_type(_declare_lstm("LstmSimple", "lstm_simple_param", "MyCaffe").type, __name__)
 
 
 def _check_bottoms(p: Any, x: Any, *clip: Any) -> None:
@@ -184,6 +189,13 @@ def _read_operands(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) 
     )
 
 
+@register(
+    "ContinuationIndicator",
+    bottoms=0,
+    param="continuation_indicator_param",
+    differentiable=False,
+    origin="warpctc-caffe",
+)
 def continuation_indicator(p: ContinuationIndicatorParameter) -> jax.Array:
     """Return an array (time_step, batch_size) that is 0 in the first row and 1 in all other rows.
 
@@ -195,11 +207,3 @@ def continuation_indicator(p: ContinuationIndicatorParameter) -> jax.Array:
         f"time_step and batch_size must be positive, not {p.time_step} and {p.batch_size}",
     )
     return jnp.ones((p.time_step, p.batch_size), jnp.float32).at[0].set(0)
-
-
-define_layer(
-    Signature("ContinuationIndicator", bottoms=0, param="continuation_indicator_param"),
-    Traced(continuation_indicator),
-    Gradient(exists=False),
-    docs=LayerDocs(origin="warpctc-caffe"),
-)

@@ -13,9 +13,9 @@ from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
 from ...core.layers.cross_replica import pmean
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.layers.types import Indices
 from ...core.ops.vma import vary_as
 from ...core.schema.caffe_pb2 import CTCDecoderParameter, CtcLossParameter, LabelsequenceAccuracyParameter
 
@@ -86,6 +86,21 @@ class Alignment:
         return jax.nn.logsumexp(jnp.where(self.is_final, forward[-1], _LOG_ZERO), axis=1)
 
 
+def ctc_loss_num_classes(scores: Any, labels: Any) -> int:
+    return int(scores.shape[2])
+
+
+@register(
+    "CtcLoss",
+    bottoms=2,
+    param="ctc_loss_param",
+    loss=True,
+    overrides_autodiff=True,
+    indices=Indices((1,), ctc_loss_num_classes),
+    exempt_from_force_backward=(1,),
+    deviation="The gradient is the gradient of the sum over items; the loss is their mean.",
+    origin="warpctc-caffe",
+)
 def ctc_loss(p: CtcLossParameter, scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute the mean over items of -log(probability of the item's label sequence) as a scalar.
 
@@ -98,6 +113,7 @@ def ctc_loss(p: CtcLossParameter, scores: jax.Array, labels: jax.Array) -> jax.A
     return -jnp.sum(jnp.where(log_likelihood > _LOG_ZERO / 2, log_likelihood, 0)) / scores.shape[1]
 
 
+@ctc_loss.backward
 def ctc_loss_backward(
     p: CtcLossParameter, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
@@ -110,24 +126,6 @@ def ctc_loss_backward(
     label_posterior = jnp.einsum("tns,nsc->tnc", posterior, is_label.astype(posterior.dtype))
     diff = jnp.where(is_possible[:, None], jax.nn.softmax(promote(scores[:num_steps]), axis=2) - label_posterior, 0)
     return dy * cross_replica.axis_size(ctx) * jnp.pad(diff, ((0, scores.shape[0] - num_steps), (0, 0), (0, 0))), None
-
-
-def ctc_loss_num_classes(scores: Any, labels: Any) -> int:
-    return int(scores.shape[2])
-
-
-define_layer(
-    Signature("CtcLoss", bottoms=2, param="ctc_loss_param", loss=True),
-    Traced(ctc_loss),
-    Gradient(
-        ctc_loss_backward,
-        overrides_autodiff=True,
-        indices=Indices((1,), ctc_loss_num_classes),
-        exempt_from_force_backward=(1,),
-        deviation="The gradient is the gradient of the sum over items; the loss is their mean.",
-    ),
-    docs=LayerDocs(origin="warpctc-caffe"),
-)
 
 
 def _align(p: CtcLossParameter, scores: jax.Array, labels: jax.Array) -> tuple[Alignment, int]:
@@ -180,6 +178,17 @@ def _log_sum_exp(*logs: jax.Array) -> jax.Array:
     return jax.nn.logsumexp(jnp.stack(logs), axis=0)
 
 
+@register(
+    "CTCGreedyDecoder",
+    bottoms=(2, 3),
+    tops=(1, 3),
+    param="ctc_decoder_param",
+    in_place=False,
+    differentiable=False,
+    indices=Indices((1, 2)),
+    origin="OpenVINO",
+    restrictions="A sequence that continues after the expected labels counts as an error.",
+)
 def ctc_greedy_decoder(
     p: CTCDecoderParameter, scores: jax.Array, indicators: jax.Array, *targets: jax.Array, ctx: Context
 ) -> Any:
@@ -208,17 +217,6 @@ def ctc_greedy_decoder(
         accuracy = pmean(ctx, jnp.sum(jnp.all(decoded_labels == expected_labels, axis=1)) / max(scores.shape[1], 1))
         tops.append(accuracy.astype(x.dtype).reshape(1, 1, 1, 1))
     return tuple(tops) if len(tops) > 1 else tops[0]
-
-
-define_layer(
-    Signature("CTCGreedyDecoder", bottoms=(2, 3), tops=(1, 3), param="ctc_decoder_param", in_place=False),
-    Traced(ctc_greedy_decoder),
-    Gradient(exists=False, indices=Indices((1, 2))),
-    docs=LayerDocs(
-        origin="OpenVINO",
-        restrictions="A sequence that continues after the expected labels counts as an error.",
-    ),
-)
 
 
 def _blank_index(ctx: Context, scores: Any, *bottoms: Any) -> int:
@@ -253,6 +251,14 @@ def _mask_before_end(is_continued: jax.Array, keep_first: bool = False) -> jax.A
     return jnp.cumsum(~is_continued, axis=1) == 0
 
 
+@register(
+    "LabelsequenceAccuracy",
+    bottoms=2,
+    param="labelsequence_accuracy_param",
+    differentiable=False,
+    indices=Indices((1,)),
+    origin="warpctc-caffe",
+)
 def labelsequence_accuracy(p: LabelsequenceAccuracyParameter, scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute the fraction of items whose best labels equal the label sequence, as a scalar.
 
@@ -276,11 +282,3 @@ def labelsequence_accuracy(p: LabelsequenceAccuracyParameter, scores: jax.Array,
         for x in (decoded_labels, expected_labels)
     )
     return jnp.mean(jnp.all(decoded_labels == expected_labels, axis=1).astype(jnp.float32))
-
-
-define_layer(
-    Signature("LabelsequenceAccuracy", bottoms=2, param="labelsequence_accuracy_param"),
-    Traced(labelsequence_accuracy),
-    Gradient(exists=False, indices=Indices((1,))),
-    docs=LayerDocs(origin="warpctc-caffe"),
-)

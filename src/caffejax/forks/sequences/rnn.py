@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import jax
 
 from ...base.errors import require
 from ...core.layers.context import Context, ParamSpec
-from ...core.layers.recurrent import RNN, TANH, Nonlinearity, rnn_diffs, rnn_params, run_rnn
+from ...core.layers.recurrent import TANH, Nonlinearity, rnn, rnn_diffs, rnn_params, run_rnn
 from ...core.layers.registry import register_variants
-from ...core.layers.types import Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -22,11 +20,13 @@ _NONLINEARITIES = {
 }
 
 
+@rnn.variant(further_params=("rnn_param",), stateful=True, origin="cbfinn/caffe", unsupported=rnn.type.docs.unsupported)
 def rnn_of_nonlinearities(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> tuple[Arrays, Arrays]:
     """Apply RNN with rnn_param's `recurrent_nonlinearity` for h and `output_nonlinearity` for o, instead of tanh."""
     return run_rnn(ctx, blobs, bottoms, *_select_nonlinearities(ctx))
 
 
+@rnn_of_nonlinearities.params
 def rnn_of_nonlinearities_params(p: Any, *bottoms: Any, ctx: Context) -> list[ParamSpec]:
     n, num_hidden = p.num_output, ctx.layer.rnn_param.num_hidden
     require(
@@ -36,6 +36,7 @@ def rnn_of_nonlinearities_params(p: Any, *bottoms: Any, ctx: Context) -> list[Pa
     return rnn_params(p, *bottoms, ctx=ctx)
 
 
+@rnn_of_nonlinearities.backward
 def rnn_of_nonlinearities_backward(
     ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any
 ) -> tuple[Any, ...]:
@@ -54,17 +55,9 @@ def _select_nonlinearities(ctx: Context) -> tuple[Nonlinearity, Nonlinearity]:
     return _NONLINEARITIES[names[0]], _NONLINEARITIES[names[1]]
 
 
-RNN_OF_NONLINEARITIES = replace(
-    RNN,
-    signature=replace(RNN.signature, further_params=("rnn_param",)),
-    implementation=Traced(rnn_of_nonlinearities, params=rnn_of_nonlinearities_params, stateful=True),
-    gradient=replace(RNN.gradient, backward=rnn_of_nonlinearities_backward),
-    docs=replace(RNN.docs, origin="cbfinn/caffe"),
-)
-
 register_variants(
     "RNN",
     lambda layer: "of nonlinearities" if layer.HasField("rnn_param") else None,
-    {"of nonlinearities": RNN_OF_NONLINEARITIES},
+    {"of nonlinearities": rnn_of_nonlinearities.type},
     "With an rnn_param it is the variant of nonlinearities.",
 )

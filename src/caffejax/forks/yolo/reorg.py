@@ -8,13 +8,22 @@ import numpy as np
 from jax import lax
 
 from ...base.errors import require
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
+from ...core.layers.types import Indices
 from ...core.schema.caffe_pb2 import ReorgParameter
 from .prediction_map import read_ground_truth
 
 
+@register(
+    "Reorg",
+    param="reorg_param",
+    in_place=False,
+    row_wise=True,
+    dtype_policy="bottoms",
+    data_movement="all",
+    origin="MobileNet-YOLO",
+)
 def reorg(p: ReorgParameter, x: jax.Array) -> jax.Array:
     """Reorder (N, C, H, W) to (N, C s^2, H/s, W/s) like darknet, where s = `stride`. `reverse` inverts the operation.
 
@@ -33,17 +42,9 @@ def reorg(p: ReorgParameter, x: jax.Array) -> jax.Array:
     return _reorder(x, s, inverts=False).reshape(n, channels * s * s, height // s, width // s)
 
 
+@reorg.backward
 def reorg_backward(p: ReorgParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return _reorder(dy.reshape(x.shape), p.stride, inverts=not p.reverse)
-
-
-define_layer(
-    Signature("Reorg", param="reorg_param", in_place=False),
-    Traced(reorg),
-    Gradient(reorg_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="all"),
-    docs=LayerDocs(origin="MobileNet-YOLO"),
-)
 
 
 def _reorder(x: jax.Array, s: int, inverts: bool) -> jax.Array:
@@ -55,6 +56,20 @@ def _reorder(x: jax.Array, s: int, inverts: bool) -> jax.Array:
     return x.reshape(n, num_planes, height, s, width, s).transpose(0, 3, 5, 1, 2, 4).reshape(x.shape)
 
 
+@register(
+    "AssistedExcitation",
+    bottoms=3,
+    in_place=False,
+    indices=Indices((1, 2), ignores_gradient=True),
+    exempt_from_force_backward=(1, 2),
+    deviation="The third bottom gets no gradient.",
+    row_wise=True,
+    spatial_map="same",
+    origin="MobileNet-YOLO",
+    restrictions="The addition does not fade during training: the fork multiplies it by "
+    "cos(pi / 2 * iter / max_iter), which a net does not know. All images are excited; in the fork, which "
+    "indexes the masks wrongly, only the first is. No recorded case.",
+)
 def assisted_excitation(x: jax.Array, labels: jax.Array, mean: jax.Array) -> jax.Array:
     """Add a map to the cells of labelled boxes in each channel of x.
 
@@ -72,29 +87,11 @@ def assisted_excitation(x: jax.Array, labels: jax.Array, mean: jax.Array) -> jax
     return (promote(x) + excitation).astype(x.dtype)
 
 
+@assisted_excitation.backward
 def assisted_excitation_backward(
     x: jax.Array, labels: jax.Array, mean: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None, None]:
     return dy, None, None
-
-
-define_layer(
-    Signature("AssistedExcitation", bottoms=3, in_place=False),
-    Traced(assisted_excitation),
-    Gradient(
-        assisted_excitation_backward,
-        indices=Indices((1, 2), ignores_gradient=True),
-        exempt_from_force_backward=(1, 2),
-        deviation="The third bottom gets no gradient.",
-    ),
-    LayerTraits(row_wise=True, spatial_map="same"),
-    docs=LayerDocs(
-        origin="MobileNet-YOLO",
-        restrictions="The addition does not fade during training: the fork multiplies it by "
-        "cos(pi / 2 * iter / max_iter), which a net does not know. All images are excited; in the fork, which "
-        "indexes the masks wrongly, only the first is. No recorded case.",
-    ),
-)
 
 
 def _make_box_mask(x: jax.Array, labels: jax.Array) -> jax.Array:

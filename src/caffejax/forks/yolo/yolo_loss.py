@@ -15,8 +15,8 @@ import numpy as np
 from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.layers.declaration import register
+from ...core.layers.types import Indices
 from ...core.schema.caffe_pb2 import RegionLossParameter, Yolov3Parameter
 from .prediction_map import (
     GroundTruth,
@@ -150,6 +150,18 @@ def _overlap_areas(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array, ja
     return intersection, union, jnp.maximum(a_high, b_high) - jnp.minimum(a_low, b_low)
 
 
+@register(
+    "RegionLoss",
+    bottoms=2,
+    param="region_loss_param",
+    loss=True,
+    overrides_autodiff=True,
+    indices=Indices((1,)),
+    exempt_from_force_backward=(1,),
+    origin="MobileNet-YOLO",
+    restrictions="`coords` must be 4. `side`, `softmax`, `softmax_tree`, `class_map`, `jitter`, `absolute` and "
+    "`random` are ignored, as in the fork.",
+)
 def region_loss(p: RegionLossParameter, x: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute YOLOv2's loss of a prediction map: the sum of squared differences from targets, divided by N.
 
@@ -165,6 +177,7 @@ def region_loss(p: RegionLossParameter, x: jax.Array, labels: jax.Array) -> jax.
     return nan_for_unknown_labels(loss, objects, p.num_class)
 
 
+@region_loss.backward
 def region_loss_backward(
     p: RegionLossParameter, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
@@ -172,18 +185,6 @@ def region_loss_backward(
     return to_map(dy / max(x.shape[0], 1) * _region_differences(p, predictions, objects), x, p.num).astype(
         x.dtype
     ), None
-
-
-define_layer(
-    Signature("RegionLoss", bottoms=2, param="region_loss_param", loss=True),
-    Traced(region_loss),
-    Gradient(region_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
-    docs=LayerDocs(
-        origin="MobileNet-YOLO",
-        restrictions="`coords` must be 4. `side`, `softmax`, `softmax_tree`, `class_map`, `jitter`, `absolute` and "
-        "`random` are ignored, as in the fork.",
-    ),
-)
 
 
 def _read_region_bottoms(p: RegionLossParameter, x: jax.Array, labels: jax.Array) -> tuple[PredictionMap, GroundTruth]:
@@ -279,6 +280,18 @@ def _find_last_boxes(p: Any, predictions: PredictionMap, objects: GroundTruth) -
     )
 
 
+@register(
+    "Yolov3",
+    bottoms=2,
+    param="yolov3_param",
+    loss=True,
+    overrides_autodiff=True,
+    indices=Indices((1,)),
+    exempt_from_force_backward=(1,),
+    origin="MobileNet-YOLO",
+    restrictions="`side` and `noobject_scale` are ignored, as in the fork; `object_scale` is used only with "
+    "`use_logic_gradient`.",
+)
 def yolov3(p: Yolov3Parameter, x: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Compute YOLOv3's loss of a prediction map: the sum of squared differences from targets, divided by N.
 
@@ -302,6 +315,7 @@ def yolov3(p: Yolov3Parameter, x: jax.Array, labels: jax.Array, *, ctx: Context)
     return nan_for_unknown_labels(loss, objects, p.num_class)
 
 
+@yolov3.backward
 def yolov3_backward(
     p: Yolov3Parameter, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
@@ -313,18 +327,6 @@ def yolov3_backward(
             s = s.at[..., :2].set(predictions.raw[..., :2])
         differences *= (s * (1 - s)).at[..., 2:4].set(1)
     return to_map(dy / max(x.shape[0], 1) * differences, x, p.num).astype(x.dtype), None
-
-
-define_layer(
-    Signature("Yolov3", bottoms=2, param="yolov3_param", loss=True),
-    Traced(yolov3),
-    Gradient(yolov3_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
-    docs=LayerDocs(
-        origin="MobileNet-YOLO",
-        restrictions="`side` and `noobject_scale` are ignored, as in the fork; `object_scale` is used only with "
-        "`use_logic_gradient`.",
-    ),
-)
 
 
 def _read_yolov3_bottoms(p: Yolov3Parameter, x: jax.Array, labels: jax.Array) -> tuple[PredictionMap, GroundTruth]:

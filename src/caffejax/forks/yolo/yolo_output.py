@@ -9,16 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import require
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.registry import define_layer
 from ...core.layers.types import (
     IMAGE_INDICES_PER_DEVICE,
-    Gradient,
     Indices,
-    LayerDocs,
-    LayerTraits,
-    Signature,
-    Traced,
     Transform,
 )
 from ...core.schema.caffe_pb2 import (
@@ -73,6 +68,16 @@ def make_detection_rows(
     return jnp.concatenate([image_index[:, None].astype(rows.dtype), rows], axis=1)[None, None]
 
 
+@register(
+    "YoloDetectionOutput",
+    bottoms=(1, 2),
+    param="yolo_detection_output_param",
+    differentiable=False,
+    pads_rows=True,
+    unsupported=UNSUPPORTED_TRANSFORMS,
+    origin="MobileNet-YOLO",
+    restrictions="`label_map_file` and `side` are ignored.",
+)
 def yolo_detection_output(p: YoloDetectionOutputParameter, *bottoms: jax.Array) -> jax.Array:
     """Select YOLOv2's detections, as rows (image, class + 1, score, x1, y1, x2, y2), best first.
 
@@ -107,22 +112,20 @@ def yolo_detection_output(p: YoloDetectionOutputParameter, *bottoms: jax.Array) 
     ).astype(bottoms[0].dtype)
 
 
-define_layer(
-    Signature("YoloDetectionOutput", bottoms=(1, 2), param="yolo_detection_output_param"),
-    Traced(yolo_detection_output),
-    Gradient(exists=False),
-    LayerTraits(pads_rows=True),
-    docs=LayerDocs(
-        unsupported=UNSUPPORTED_TRANSFORMS,
-        origin="MobileNet-YOLO",
-        restrictions="`label_map_file` and `side` are ignored.",
-    ),
-)
-
-
 Candidates = tuple[jax.Array, jax.Array, jax.Array]
 
 
+@register(
+    "Yolov3DetectionOutput",
+    bottoms=(1, None),
+    param="yolov3_detection_output_param",
+    differentiable=False,
+    pads_rows=True,
+    unsupported=UNSUPPORTED_TRANSFORMS,
+    origin="MobileNet-YOLO",
+    restrictions="`gaussian_box` follows the paper on Gaussian YOLOv3. The fork counts the deviation of x twice on "
+    "GPUs, and on CPUs takes the objectness for the score of the first class. No recorded case of it.",
+)
 def yolov3_detection_output(p: Yolov3DetectionOutputParameter, *bottoms: jax.Array) -> jax.Array:
     """Select YOLOv3's detections, as rows (image, class + 1, score, x1, y1, x2, y2), best first.
 
@@ -144,20 +147,6 @@ def yolov3_detection_output(p: Yolov3DetectionOutputParameter, *bottoms: jax.Arr
         boxes, scores, classes, scores > p.confidence_threshold, p.nms_threshold, bottoms[0].shape[0]
     )
     return top.astype(bottoms[0].dtype)
-
-
-define_layer(
-    Signature("Yolov3DetectionOutput", bottoms=(1, None), param="yolov3_detection_output_param"),
-    Traced(yolov3_detection_output),
-    Gradient(exists=False),
-    LayerTraits(pads_rows=True),
-    docs=LayerDocs(
-        unsupported=UNSUPPORTED_TRANSFORMS,
-        origin="MobileNet-YOLO",
-        restrictions="`gaussian_box` follows the paper on Gaussian YOLOv3. The fork counts the deviation of x twice on "
-        "GPUs, and on CPUs takes the objectness for the score of the first class. No recorded case of it.",
-    ),
-)
 
 
 def _read_prediction_maps(
@@ -254,6 +243,18 @@ class EvaluatedBoxes(NamedTuple):
     valid: jax.Array
 
 
+@register(
+    "EvalDetection",
+    bottoms=(2, 3),
+    param="eval_detection_param",
+    in_place=False,
+    differentiable=False,
+    indices=Indices((1,)),
+    row_wise=True,
+    origin="Intel Caffe, caffe-yolo",
+    restrictions="A prediction that overlaps no label enough is a false positive, and a negative nms keeps all "
+    "predictions. With `biases`, Intel Caffe omits both. No recorded case.",
+)
 def eval_detection(p: EvalDetectionParameter, x: jax.Array, labels: jax.Array, *_images: jax.Array) -> jax.Array:
     """Count the labels of each class, and mark each prediction as a true or false positive.
 
@@ -275,19 +276,6 @@ def eval_detection(p: EvalDetectionParameter, x: jax.Array, labels: jax.Array, *
     _check_settings(p, x)
     predictions, truth = (_read_anchor_map if len(p.biases) else _read_cell_map)(p, x, labels)
     return jax.vmap(lambda a, b: _evaluate_image(p, a, b))(predictions, truth).astype(x.dtype)
-
-
-define_layer(
-    Signature("EvalDetection", bottoms=(2, 3), param="eval_detection_param", in_place=False),
-    Traced(eval_detection),
-    Gradient(exists=False, indices=Indices((1,))),
-    LayerTraits(row_wise=True),
-    docs=LayerDocs(
-        origin="Intel Caffe, caffe-yolo",
-        restrictions="A prediction that overlaps no label enough is a false positive, and a negative nms keeps all "
-        "predictions. With `biases`, Intel Caffe omits both. No recorded case.",
-    ),
-)
 
 
 def _check_settings(p: Any, x: Any) -> None:

@@ -10,14 +10,26 @@ from jax import lax
 from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
+from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import check_side_length
 from ...core.layers.loss_helpers import require_same_batch_size
-from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.layers.types import Indices
 from ...core.schema.caffe_pb2 import SegmentationEvaluateParameter
 
 
+@register(
+    "YoloSeg",
+    bottoms=(2, 3),
+    param="yolo_seg_param",
+    loss=True,
+    overrides_autodiff=True,
+    indices=Indices((1, 2)),
+    exempt_from_force_backward=(1, 2),
+    origin="MobileNet-YOLO",
+    restrictions="`class_scale`, `num_class`, `use_logic_gradient` and `use_hardsigmoid` are ignored, as in "
+    "the fork. No recorded case.",
+)
 def yolo_seg(x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array, ctx: Context) -> jax.Array:
     """Compute the sum of squares of d = `object_scale` * (sigmoid(x) - label), divided by N, as a scalar.
 
@@ -28,23 +40,12 @@ def yolo_seg(x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array, ctx: Con
     return jnp.sum(jnp.square(_subtract_labels(ctx, x, labels, *pixel_counts))) / max(x.shape[0], 1)
 
 
+@yolo_seg.backward
 def yolo_seg_backward(
     x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array | None, ...]:
     diff = dy / max(x.shape[0], 1) * _subtract_labels(ctx, x, labels, *pixel_counts)
     return diff.astype(x.dtype), None, *(None for _ in pixel_counts)
-
-
-define_layer(
-    Signature("YoloSeg", bottoms=(2, 3), param="yolo_seg_param", loss=True),
-    Traced(yolo_seg),
-    Gradient(yolo_seg_backward, overrides_autodiff=True, indices=Indices((1, 2)), exempt_from_force_backward=(1, 2)),
-    docs=LayerDocs(
-        origin="MobileNet-YOLO",
-        restrictions="`class_scale`, `num_class`, `use_logic_gradient` and `use_hardsigmoid` are ignored, as in "
-        "the fork. No recorded case.",
-    ),
-)
 
 
 def _subtract_labels(ctx: Context, x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array) -> jax.Array:
@@ -71,6 +72,16 @@ def _subtract_labels(ctx: Context, x: jax.Array, labels: jax.Array, *pixel_count
     return difference
 
 
+@register(
+    "SegmentationEvaluate",
+    bottoms=2,
+    param="segmentation_evaluate_param",
+    differentiable=False,
+    indices=Indices((1,)),
+    origin="MobileNet-YOLO",
+    restrictions="All images are counted; the fork counts only the first image. `num_classes` is ignored. No "
+    "recorded case; if probabilities are resized, single pixels may differ.",
+)
 def segmentation_evaluate(
     p: SegmentationEvaluateParameter, x: jax.Array, labels: jax.Array, *, ctx: Context
 ) -> jax.Array:
@@ -97,18 +108,6 @@ def segmentation_evaluate(
         for m in (is_predicted & is_label, is_predicted | is_label)
     )
     return (intersection / jnp.maximum(union, 1)).reshape(1, 1, 1, -1)
-
-
-define_layer(
-    Signature("SegmentationEvaluate", bottoms=2, param="segmentation_evaluate_param"),
-    Traced(segmentation_evaluate),
-    Gradient(exists=False, indices=Indices((1,))),
-    docs=LayerDocs(
-        origin="MobileNet-YOLO",
-        restrictions="All images are counted; the fork counts only the first image. `num_classes` is ignored. No "
-        "recorded case; if probabilities are resized, single pixels may differ.",
-    ),
-)
 
 
 def _resize_bytes(x: jax.Array, size: tuple[int, ...]) -> jax.Array:

@@ -78,7 +78,7 @@ def list_variants(t: LayerType) -> dict[str, LayerType]:
 
 def _has_gradient_per_layer(t: LayerType) -> bool:
     """Return whether the layers of a type define their gradients individually, as Python layers do."""
-    return isinstance(t.implementation, PerLayer) and t.gradient.backward is None and t.gradient.exists
+    return isinstance(t.implementation, PerLayer) and t.gradient.backward is None and t.gradient.differentiable
 
 
 def format_facts(t: LayerType) -> str:

@@ -45,7 +45,11 @@ def get_family(layer: Layer) -> Family:
     layer_type, traits = layer.type, layer.type.traits
     if layer_type.is_input or not layer.bottoms:
         return "data"
-    if layer_type.signature.loss or any(layer.loss_weights) or (layer.index_bottoms and not layer_type.gradient.exists):
+    if (
+        layer_type.signature.loss
+        or any(layer.loss_weights)
+        or (layer.index_bottoms and not layer_type.gradient.differentiable)
+    ):
         return "loss"
     if layer_type.name in _FAMILIES_BY_TYPE:
         return _FAMILIES_BY_TYPE[layer_type.name]

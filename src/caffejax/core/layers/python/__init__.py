@@ -10,8 +10,8 @@ from typing import Any
 from ....base.errors import LayerError, did_you_mean
 from ...schema.caffe_pb2 import PythonParameter
 from ..context import Context, LayerDefinition
+from ..declaration import register
 from ..packages import find_builtin_type
-from ..registry import define_layer
 from ..types import Gradient, LayerTraits, LayerType, PerLayer, Signature
 from . import host_layers, traced_layers
 from .user_code import get_dotted, import_user_module
@@ -19,6 +19,7 @@ from .user_code import get_dotted, import_user_module
 log = logging.getLogger("caffejax.net")
 
 
+@register("Python", bottoms=(0, None), tops=(0, None), param="python_param", per_layer=True, accepts_integers=True)
 def make_python(p: PythonParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Return a layer that is computed by the user's Python class or function that `python_param` names.
 
@@ -53,14 +54,6 @@ def make_python(p: PythonParameter, definition: LayerDefinition, *, ctx: Context
         f"class {full_name} must have forward(self, bottom, top), like Caffe's Python layers, or __call__, like "
         "traced layers"
     )
-
-
-PYTHON = define_layer(
-    Signature("Python", bottoms=(0, None), tops=(0, None), param="python_param"),
-    PerLayer(make_python),
-    Gradient(),
-    LayerTraits(accepts_integers=True),  # the user's code may accept integers
-)
 
 
 def _builtin_or_raise(p: PythonParameter, definition: LayerDefinition, error: LayerError) -> LayerType:
@@ -110,4 +103,4 @@ def name_python_layer(layer: Any, user_code: Any) -> str:
     if get_dotted(import_user_module(module, None), name) is not user_code:
         raise LayerError(f"{name} cannot be imported from module '{module}'; define it at the top level of a module")
     layer.python_param.module, layer.python_param.layer = module, name
-    return PYTHON.name
+    return make_python.type.name

@@ -25,8 +25,7 @@ from ....core.data.sampling import CounterRng
 from ....core.data.transform import Normalize, check_transform
 from ....core.layers.context import LayerDefinition, Shape
 from ....core.layers.data_source import SourceSpec, TopSpecs
-from ....core.layers.registry import define_layer
-from ....core.layers.types import LayerDocs, Signature
+from ....core.layers.declaration import register
 
 _INTEGER = re.compile(r"[+-]?\d{1,9}")
 
@@ -283,22 +282,18 @@ def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
     return param.num_segments * param.new_length * n_channels, height, width
 
 
-define_layer(
-    Signature(
-        "VideoData",
-        bottoms=0,
-        tops=(1, 2),
-        param="video_data_param",
-        further_params=("image_data_param",),
-        fork_settings=tuple(sorted((*_CLIP_FIELDS, "new_length", "mean_value"))),
-    ),
+register(
+    "VideoData",
     dataclasses.replace(VideoDataLayer.implementation(), example_shape=video_shape),
-    docs=LayerDocs(
-        origin="C3D, yjxiong/caffe",
-        restrictions="The VideoData layer of the SSD fork, which reads a video or a camera, is refused. A clip that "
-        "cannot be read is an error, like other bad examples; C3D omits it in TRAIN. With use_image and "
-        "use_temporal_jitter, clips begin in TEST with 000001.jpg; C3D looks for 000000.jpg. No recorded case.",
-    ),
+    bottoms=0,
+    tops=(1, 2),
+    param="video_data_param",
+    further_params=("image_data_param",),
+    fork_settings=tuple(sorted((*_CLIP_FIELDS, "new_length", "mean_value"))),
+    origin="C3D, yjxiong/caffe",
+    restrictions="The VideoData layer of the SSD fork, which reads a video or a camera, is refused. A clip that "
+    "cannot be read is an error, like other bad examples; C3D omits it in TRAIN. With use_image and "
+    "use_temporal_jitter, clips begin in TEST with 000001.jpg; C3D looks for 000000.jpg. No recorded case.",
 )
 
 

@@ -22,8 +22,7 @@ from ....core.data.sampling import CounterRng
 from ....core.data.transform import Transform, check_transform, read_mean
 from ....core.layers.context import LayerDefinition, Shape
 from ....core.layers.data_source import SourceSpec, TopSpecs
-from ....core.layers.registry import define_layer
-from ....core.layers.types import LayerDocs, Signature
+from ....core.layers.declaration import register
 from ....core.schema.caffe_pb2 import AnnotatedDatum
 from .annotated_datum import Annotations, parse_annotated_datum, read_annotations
 from .annotated_image import CLASS, AnnotatedImage
@@ -252,14 +251,16 @@ class AnnotatedDataLayer(DataLayer):
             raise DataError(f"the database has objects of classes that label map {path} does not have: {classes_text}")
 
 
-define_layer(
-    Signature("AnnotatedData", bottoms=0, tops=(1, 2), param="annotated_data_param", further_params=("data_param",)),
+register(
+    "AnnotatedData",
     AnnotatedDataLayer.implementation(),
-    docs=LayerDocs(
-        origin="SSD",
-        restrictions="Boxes are the only annotations. In training, the fork compresses images to JPEG after "
-        "distortion, expansion and sampling; here this is done in TEST only. Images that are stored uncompressed are "
-        "changed like others; the fork does not resize them, leaves out their noise and distortion, and expands them "
-        "with pixels of 32.",
-    ),
+    bottoms=0,
+    tops=(1, 2),
+    param="annotated_data_param",
+    further_params=("data_param",),
+    origin="SSD",
+    restrictions="Boxes are the only annotations. In training, the fork compresses images to JPEG after "
+    "distortion, expansion and sampling; here this is done in TEST only. Images that are stored uncompressed are "
+    "changed like others; the fork does not resize them, leaves out their noise and distortion, and expands them "
+    "with pixels of 32.",
 )

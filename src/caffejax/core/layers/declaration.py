@@ -1,0 +1,205 @@
+"""Declarations of layer types: a function with the facts about it.
+
+    @register("UnitRows", in_place=False, row_wise=True)
+    def unit_rows(params, x):                     # arrays in, the top (or a tuple of tops) out
+        ...
+
+    @unit_rows.params
+    def unit_rows_params(x):                      # the blobs that a layer has, from the bottoms' shapes
+        ...
+
+    @unit_rows.backward
+    def unit_rows_backward(params, x, *, y, dy):  # Caffe's Backward, written by hand
+        ...
+
+A function takes, in this order: the layer's settings, if its first parameter is `p`; its blobs as a tuple, if the type
+declares `params`; its bottoms. It may name attributes of the layer's `Context`, such as `phase` and `key`, or `ctx`
+itself, as keyword-only parameters. A backward rule takes the same, the result of the function (`y`) and the gradients of
+the tops (`dy`). Like `jax.vjp`, it returns one gradient for the blobs, a tuple, and one for each bottom, where None
+stands for zero. With one top, `y` and `dy` are arrays, else tuples of arrays.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import fields as list_fields
+from dataclasses import replace
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from ...base.errors import did_you_mean
+from . import registry
+from .types import (
+    Gradient,
+    HostFunction,
+    Implementation,
+    LayerDocs,
+    LayerTraits,
+    LayerType,
+    PerLayer,
+    Signature,
+    Traced,
+)
+
+A = ParamSpec("A")
+B = ParamSpec("B")
+R = TypeVar("R")
+Q = TypeVar("Q")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OWN_FIELDS = ("settings", "check")
+_PARTS = {"signature": Signature, "gradient": Gradient, "traits": LayerTraits, "docs": LayerDocs}
+_PARTS_OF_FIELDS = {
+    **{f.name: "implementation" for kind in (Traced, HostFunction) for f in list_fields(kind) if f.name != "forward"},
+    **{f.name: part for part, kind in _PARTS.items() for f in list_fields(kind) if f.name != "name"},
+}
+
+
+class Declaration(Generic[A, R]):
+    """A layer type's function, which can be called, with decorators for the functions that belong to the type.
+
+    Each field of `register` that is a function is also a decorator: `@lrn.backward`.
+
+    Attributes:
+        type: the type, so far.
+        forward: the function.
+    """
+
+    def __init__(self, layer_type: LayerType, forward: Callable[A, R]) -> None:
+        self.type = layer_type
+        self.forward = forward
+        self.__doc__ = forward.__doc__
+
+    def __call__(self, *args: A.args, **kwargs: A.kwargs) -> R:
+        return self.forward(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"layer type {self.type.name}"
+
+    def __getattr__(self, field: str) -> Callable[[F], F]:
+        if field not in _PARTS_OF_FIELDS and field not in _OWN_FIELDS:
+            raise AttributeError(f"a layer type has no field '{field}'{did_you_mean(field, _PARTS_OF_FIELDS)}")
+
+        def declare_function(function: F) -> F:
+            layer_type = _with_fields(self.type, {field: function})
+            registry.replace_type(self.type, layer_type)
+            self.type = layer_type
+            return function
+
+        return declare_function
+
+    @overload
+    def variant(self, **fields: Any) -> Callable[[Callable[B, Q]], Declaration[B, Q]]: ...
+    @overload
+    def variant(self, implementation: Implementation, **fields: Any) -> Declaration[..., Any]: ...
+    def variant(self, implementation: Implementation | None = None, **fields: Any) -> Any:
+        """Declare a variant of the type, like it but for its function, its documentation and `fields`.
+
+        It is not registered; see `registry.register_variants`. For the arguments, see `register`.
+        """
+        return _declare(replace(self.type, docs=LayerDocs()), implementation, **fields)
+
+
+@overload
+def register(
+    name: str, *, on_host: bool = False, per_layer: bool = False, **fields: Any
+) -> Callable[[Callable[A, R]], Declaration[A, R]]: ...
+@overload
+def register(name: str, implementation: Implementation, **fields: Any) -> Declaration[..., Any]: ...
+def register(
+    name: str,
+    implementation: Implementation | None = None,
+    *,
+    on_host: bool = False,
+    per_layer: bool = False,
+    **fields: Any,
+) -> Any:
+    """Register a layer type: a decorator of the function that computes its tops. The module has an example.
+
+    Args:
+        name: Caffe's type name.
+        implementation: how layers of the type are computed, instead of a function: a `SourceInput`, `CallerInput` or
+            `Variants`.
+        on_host: whether the function takes and returns NumPy arrays, outside of compiled code; see `HostFunction`.
+        per_layer: whether the function makes the type of each layer; see `PerLayer`.
+        fields: fields of `Signature`, `Traced` or `HostFunction`, `Gradient`, `LayerTraits` and `LayerDocs`, and
+            `settings` and `check` of `LayerType`.
+
+    Raises:
+        ValueError: if the name is already registered, or LayerParameter lacks the parameter message of the type.
+        TypeError: if there is no such field, or a field has the wrong type.
+    """
+    module = sys._getframe(1).f_globals.get("__name__", "")
+
+    def add(declaration: Declaration[A, R]) -> Declaration[A, R]:
+        registry.add_type(declaration.type, module)
+        return declaration
+
+    if implementation is not None:
+        return add(declare(name, implementation, **fields))
+    declare_function = declare(name, on_host=on_host, per_layer=per_layer, **fields)
+    return lambda function: add(declare_function(function))
+
+
+@overload
+def declare(
+    name: str, *, on_host: bool = False, per_layer: bool = False, **fields: Any
+) -> Callable[[Callable[A, R]], Declaration[A, R]]: ...
+@overload
+def declare(name: str, implementation: Implementation, **fields: Any) -> Declaration[..., Any]: ...
+def declare(
+    name: str,
+    implementation: Implementation | None = None,
+    *,
+    on_host: bool = False,
+    per_layer: bool = False,
+    **fields: Any,
+) -> Any:
+    """Declare a layer type like `register`, without registering it: a variant, or a type for `register_temporarily`."""
+    layer_type = LayerType(Signature(name), Traced(_no_function))
+    return _declare(layer_type, implementation, on_host=on_host, per_layer=per_layer, **fields)
+
+
+def _declare(
+    layer_type: LayerType,
+    implementation: Implementation | None,
+    *,
+    on_host: bool = False,
+    per_layer: bool = False,
+    **fields: Any,
+) -> Any:
+    for field in fields:
+        if field not in _PARTS_OF_FIELDS and field not in _OWN_FIELDS:
+            hint = did_you_mean(field, _PARTS_OF_FIELDS)
+            raise TypeError(f"layer type '{layer_type.name}': there is no field '{field}'{hint}")
+
+    def declare_function(function: Callable[..., Any]) -> Declaration[..., Any]:
+        forward = function.forward if isinstance(function, Declaration) else function
+        kind = PerLayer(forward, on_host) if per_layer else HostFunction(forward) if on_host else Traced(forward)
+        return make(kind, forward)
+
+    def make(kind: Implementation, forward: Callable[..., Any]) -> Declaration[..., Any]:
+        return Declaration(_with_fields(replace(layer_type, implementation=kind), fields), forward)
+
+    return declare_function if implementation is None else make(implementation, _no_function)
+
+
+def _no_function(*args: Any, **kwargs: Any) -> Any:
+    raise TypeError("this layer type has no function")
+
+
+def _with_fields(layer_type: LayerType, fields: dict[str, Any]) -> LayerType:
+    changes: dict[str, dict[str, Any]] = {}
+    for field, value in fields.items():
+        changes.setdefault(_PARTS_OF_FIELDS.get(field, ""), {})[field] = value
+    own_changes = changes.pop("", {})
+    try:
+        parts = {part: replace(getattr(layer_type, part), **values) for part, values in changes.items()}
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"layer type '{layer_type.name}': {error}") from error
+    return replace(layer_type, **parts, **own_changes)
+
+
+def as_type(layer_type: LayerType | Declaration[..., Any]) -> LayerType:
+    """Return the type of a declaration."""
+    return layer_type.type if isinstance(layer_type, Declaration) else layer_type
