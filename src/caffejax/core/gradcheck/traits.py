@@ -177,7 +177,7 @@ def _check_fold_scale_bias(case: Case) -> str | None:
     folded = case.context.call(fold, [np.asarray(blob) for blob in case.blobs], factor, bias)
     if folded is None:
         return None
-    context = replace(case.context, layer=strip_net_fields(folded[0]))
+    context = replace(case.context, layer=strip_net_fields(folded[0]), blob_names=None)
     tops = case.compute_tops(context, blobs=tuple(jnp.asarray(b, jnp.float64) for b in folded[1]))
     shape = (channels,) + (1,) * (case.tops[0].ndim - 2)
     return _compare(tops, [factor.reshape(shape) * case.tops[0] + bias.reshape(shape)], "factor * top + bias")

@@ -250,6 +250,7 @@ class _Wiring:
         specs = declared_params(context, bottoms)
         for spec in specs:
             check_filler(spec.filler)
+        context = context.replace(blob_names=tuple((s.name or str(i), s.learnable) for i, s in enumerate(specs)))
         persistent = [s for s in specs if s.persistent]
         params = self.shared_params.add(key, layer, persistent, strict=context.type.docs.origin == "BVLC")
         recurrent_state = make_recurrent_state_params(key, len(params), [s for s in specs if not s.persistent])

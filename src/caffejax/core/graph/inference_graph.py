@@ -118,7 +118,9 @@ def _make_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
     message = LayerParameter(name=layer.name, type="Input", top=tops)
     for top in tops:
         message.input_param.shape.add().dim.extend(graph.blobs[top].shape)
-    context = replace(layer.context, layer=strip_net_fields(message), type=type_of(message), has_own_type=False)
+    context = replace(
+        layer.context, layer=strip_net_fields(message), type=type_of(message), has_own_type=False, blob_names=None
+    )
     definition = replace(layer.definition, layer=message)
     return Layer(layer.key, context, definition, bottoms=(), tops=tops, loss_weights=(0.0,) * len(tops), params=())
 

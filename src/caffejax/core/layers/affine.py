@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from ...base.errors import require
 from ..ops.channel_affine import channel_affine
 from ..schema.caffe_pb2 import BiasParameter, FillerParameter, ScaleParameter
-from .context import Context, ParamSpec, Shape
+from .context import Context, Params, ParamSpec, Shape
 from .declaration import register
 from .dtype_policy import promote
 from .helpers import array_namespace, canonical_axis, is_after_first_axis
@@ -41,13 +41,13 @@ def bias_factor_and_bias(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     spatial_map="same",
     channel_affine=ChannelAffine(spans_channels, bias_factor_and_bias),
 )
-def bias(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> jax.Array:
+def bias(params: Params, *bottoms: jax.Array, ctx: Context) -> jax.Array:
     """Add a bias to x. The bias is broadcast: its axes correspond to the axes of x that begin at `axis`.
 
     The bias is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes of x. If num_axes is -1, the
     blob spans all axes from `axis` on; if num_axes is 0, the blob is a single number. The top has the shape of x.
     """
-    x, addend = *bottoms, *blobs
+    x, addend = *bottoms, *params.values()
     return _apply_steps(ctx, x, [(operator.add, addend)])
 
 
@@ -64,10 +64,12 @@ def affine_top_shapes(*bottoms: Any) -> list[Shape] | None:
 
 
 @bias.backward
-def bias_backward(p: BiasParameter, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
-    x, addend = *bottoms, *blobs
+def bias_backward(
+    p: BiasParameter, params: Params, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
+) -> tuple[Any, ...]:
+    x, addend = *bottoms, *params.values()
     d_addend = _sum_to_blob(dy, addend, x, p.axis)
-    return ((d_addend,), dy) if blobs else ((), dy, d_addend)
+    return ((d_addend,), dy) if params else ((), dy, d_addend)
 
 
 @bias.row_wise
@@ -91,14 +93,14 @@ def scale_factor_and_bias(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     channel_affine=ChannelAffine(spans_channels, scale_factor_and_bias),
     blob_names=("weight", "bias"),
 )
-def scale(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> jax.Array:
+def scale(params: Params, *bottoms: jax.Array, ctx: Context) -> jax.Array:
     """Multiply x by a factor. The factor is broadcast: its axes correspond to the axes of x that begin at `axis`.
 
     The factor is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes, as in Bias. With
     `bias_term` a learnable bias of the same shape is added; in a layer with two bottoms, this bias is the only blob.
     The top has the shape of x.
     """
-    x, factor, *biases = *bottoms, *blobs
+    x, factor, *biases = *bottoms, *params.values()
     return _apply_steps(ctx, x, [(operator.mul, factor), *((operator.add, b) for b in biases)])
 
 
@@ -112,10 +114,10 @@ def scale_params(p: ScaleParameter, *bottoms: Any) -> list[ParamSpec]:
 
 @scale.backward
 def scale_backward(
-    p: ScaleParameter, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
+    p: ScaleParameter, params: Params, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
     axis = p.axis
-    x, factor, *biases = *bottoms, *blobs
+    x, factor, *biases = *bottoms, *params.values()
     dx = dy * _broadcast_blob(factor, x, axis)
     d_factor = _sum_to_blob(promote(dy) * x, factor, x, axis)
     d_biases = tuple(_sum_to_blob(dy, b, x, axis) for b in biases)

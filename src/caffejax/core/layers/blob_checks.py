@@ -63,6 +63,13 @@ def declared_params(ctx: Context, bottoms: Sequence[Any]) -> list[ParamSpec]:
     return specs
 
 
+def blob_names(ctx: Context, bottoms: Sequence[Any]) -> tuple[tuple[str, bool], ...]:
+    """Return the name of each blob of a layer in Caffe's order, and whether it is learnable."""
+    if ctx.blob_names is not None:
+        return ctx.blob_names
+    return tuple((spec.name or str(i), spec.learnable) for i, spec in enumerate(declared_params(ctx, bottoms)))
+
+
 def check_param_shapes(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> list[ParamSpec]:
     """Check that blobs have the shapes that a layer declares for its bottoms; return the specs of the blobs.
 

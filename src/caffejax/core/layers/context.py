@@ -6,8 +6,9 @@ import dataclasses
 import functools
 import inspect
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +25,7 @@ from .types import LayerType, PerLayer
 
 Phase = Literal["TRAIN", "TEST"]
 Shape = tuple[int, ...]
+Params = Mapping[str, jax.Array]  # by name, in Caffe's order
 
 # properties of a Context that depend only on layer, type and phase
 _DERIVED_PROPERTIES = ("param", "settings", "_serialized_layer")
@@ -111,6 +113,8 @@ class Context:
         num_rows: the number of valid rows of the bottoms, an int32 scalar, if zeros follow them, or None if all rows
             are valid; see `LayerTraits.counts_rows`.
         axis_name: the mesh axis whose devices share a batch (see `layers.cross_replica`), or None on one device.
+        blob_names: the names of the layer's blobs in Caffe's order, each with whether it is learnable, or None to ask
+            the type.
     """
 
     layer: Any
@@ -124,6 +128,7 @@ class Context:
     has_own_type: bool = False
     num_rows: Any = None
     axis_name: str | None = None
+    blob_names: tuple[tuple[str, bool], ...] | None = None
 
     @functools.cached_property
     def param(self) -> Any:
@@ -154,8 +159,9 @@ class Context:
     def call(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
         """Call a function of the layer's type with the layer's settings and what else it names.
 
-        If its first parameter is `p`, it gets the settings. Its keyword-only parameters that are attributes of this
-        context, such as `phase` and `key`, get their values; `ctx` is the context itself.
+        If its first parameter is `p`, it gets the settings, and if the next is `params` or `blobs`, the arrays of the
+        layer that the caller passes as `named_blobs` and `blobs`. Its keyword-only parameters that are attributes of
+        this context, such as `phase` and `key`, get their values; `ctx` is the context itself.
         """
         return call_with(function, self.settings, self, *arguments, **keywords)
 
@@ -224,27 +230,36 @@ class Context:
         return definition
 
 
-def call_with(function: Callable[..., Any], settings: Any, ctx: Context, *arguments: Any, **keywords: Any) -> Any:
+def call_with(
+    function: Callable[..., Any],
+    settings: Any,
+    ctx: Context,
+    *arguments: Any,
+    blobs: Sequence[Any] = (),
+    named_blobs: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
+    **keywords: Any,
+) -> Any:
     """Call a function with settings, and with the attributes of a context that it names; see `Context.call`."""
-    takes_settings, names = _read_parameters(function)
+    first_names, names = read_parameters(function)
+    params, state = named_blobs
+    first = {"p": settings, "params": params, "blobs": tuple(blobs)}
     for name in names:
         if name not in keywords:
-            keywords[name] = ctx if name == "ctx" else getattr(ctx, name)
-    return function(*((settings,) if takes_settings else ()), *arguments, **keywords)
+            keywords[name] = ctx if name == "ctx" else state if name == "state" else getattr(ctx, name)
+    return function(*map(first.__getitem__, first_names), *arguments, **keywords)
 
 
-def _read_parameters(function: Callable[..., Any]) -> tuple[bool, Sequence[str]]:
-    """Return whether a function's first parameter is `p`, and the names of its keyword-only parameters."""
+def read_parameters(function: Callable[..., Any]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return which of `p`, `params` and `blobs` a function takes first, and the names of its keyword-only parameters."""
     code = getattr(function, "__code__", None)
     if code is None or hasattr(function, "__wrapped__") or hasattr(function, "__self__"):
         parameters = list(inspect.signature(function).parameters.values())
-        names = [x.name for x in parameters if x.kind is x.KEYWORD_ONLY and x.default is x.empty]
-        return bool(parameters) and parameters[0].name == "p", names
-    num_positional, num_keywords = code.co_argcount, code.co_kwonlyargcount
-    return (
-        num_positional > 0 and code.co_varnames[0] == "p",
-        code.co_varnames[num_positional : num_positional + num_keywords],
-    )
+        names = [x.name for x in parameters if x.kind is x.POSITIONAL_OR_KEYWORD]
+        keyword_names: Sequence[str] = [x.name for x in parameters if x.kind is x.KEYWORD_ONLY and x.default is x.empty]
+    else:
+        end = code.co_argcount + code.co_kwonlyargcount
+        names, keyword_names = list(code.co_varnames[: code.co_argcount]), code.co_varnames[code.co_argcount : end]
+    return [*takewhile(("p", "params", "blobs").__contains__, names[:2])], keyword_names
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from ..ops.custom_gradient import make_differentiable
 from ..ops.platform_dispatch import PlatformOp
 from ..ops.window import Window
 from ..schema.caffe_pb2 import ConvolutionParameter
-from .context import Epilogue, ParamSpec, Shape
+from .context import Epilogue, Params, ParamSpec, Shape
 from .declaration import register
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, is_after_first_axis
@@ -308,7 +308,7 @@ def sum_diffs(diffs: Iterable[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
     spatial_map="windows",
     fold_scale_bias=fold_scale_bias,
 )
-def convolution(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, fast: bool) -> Arrays:
+def convolution(p: ConvolutionSettings, params: Params, *xs: jax.Array, fast: bool) -> Arrays:
     """Cross-correlate each bottom with one weight, and add a bias.
 
     Bottoms: (N, C, *size), all of one shape. Tops: (N, num_output, *output size). Blobs: weight (num_output, C / group,
@@ -318,7 +318,7 @@ def convolution(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, fast: boo
     stride reads zeros beyond the padding.
     """
     c = make_convolution_op(p, xs, fast=fast)
-    return tuple(c(x, *blobs) for x in xs)
+    return tuple(c(x, *params.values()) for x in xs)
 
 
 @convolution.count_fusible
@@ -354,8 +354,8 @@ def convolution_params(p: ConvolutionSettings, *xs: Any) -> list[ParamSpec]:
 
 
 @convolution.backward
-def convolution_backward(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
-    weight, *bias = blobs
+def convolution_backward(p: ConvolutionSettings, params: Params, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+    weight, *bias = params.values()
     c = make_convolution_op(p, xs)
     return sum_diffs(
         (c.transpose(d, weight, c.spatial_shape(x)), c.weight_diff(x, d), *(c.bias_diff(d) for _ in bias))
@@ -396,14 +396,14 @@ def _caffe_dimension_numbers(n: int) -> lax.ConvDimensionNumbers:
     spatial_map="transposed",
     window=convolution_window,
 )
-def deconvolution(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, fast: bool) -> Arrays:
+def deconvolution(p: ConvolutionSettings, params: Params, *xs: jax.Array, fast: bool) -> Arrays:
     """Apply the transpose of Convolution: multiply each value by the kernel, sum where kernels overlap, and add a bias.
 
     Bottoms: (N, C, *size), all of one shape. Tops: (N, num_output, *output size), where a size n becomes stride * (n -
     1) + extent - 2 * pad, and the extent of the kernel is (kernel - 1) * dilation + 1. Blobs: weight (C, num_output /
     group, *kernel), bias (num_output,).
     """
-    weight, *bias = blobs
+    weight, *bias = params.values()
     c = make_convolution_op(p, xs, fast=fast)
     return tuple(c.add_bias(c.transpose(x, weight, _deconvolution_output_size(c, x)), *bias) for x in xs)
 
@@ -415,8 +415,8 @@ def deconvolution_params(p: ConvolutionSettings, *xs: Any) -> list[ParamSpec]:
 
 
 @deconvolution.backward
-def deconvolution_backward(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
-    weight, *bias = blobs
+def deconvolution_backward(p: ConvolutionSettings, params: Params, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+    weight, *bias = params.values()
     c = make_convolution_op(p, xs)
     return sum_diffs(
         (c(d, weight), c.weight_diff(d, x), *(c.bias_diff(d) for _ in bias))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,8 +16,8 @@ from ..ops.compilation import is_eager
 from ..ops.custom_gradient import make_differentiable
 from ..ops.elementwise import apply_elementwise
 from ..ops.program_cache import ProgramCache
-from .blob_checks import validate_params
-from .context import Context, Epilogue
+from .blob_checks import blob_names, validate_params
+from .context import Context, Epilogue, read_parameters
 from .dtype_policy import matmul_precision
 from .host_call import HostCall, HostCalls
 from .row_padding import PaddedRows, first_rows, without_count
@@ -34,7 +34,8 @@ def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple
     """
     impl = ctx.type.implementation
     assert isinstance(impl, Traced | HostFunction), f"{ctx.type.name} does not compute"
-    return _split_result(ctx, ctx.call(impl.forward, *_pack_blobs(ctx, blobs), *bottoms))
+    named_blobs = name_blobs(ctx, blobs, bottoms)
+    return _split_result(ctx, ctx.call(impl.forward, *bottoms, blobs=blobs, named_blobs=named_blobs), named_blobs[1])
 
 
 def run_fused(
@@ -43,7 +44,9 @@ def run_fused(
     """Run a layer fused with `epilogues`, the layers after it; return the last top and the first layer's new state."""
     impl = ctx.type.implementation
     assert isinstance(impl, Traced) and impl.fused is not None
-    return _split_result(ctx, ctx.call(impl.fused, tuple(blobs), *bottoms, epilogues))
+    named_blobs = name_blobs(ctx, blobs, bottoms)
+    result = ctx.call(impl.fused, *bottoms, epilogues, blobs=blobs, named_blobs=named_blobs)
+    return _split_result(ctx, result, named_blobs[1])
 
 
 def backward(
@@ -61,15 +64,31 @@ def backward(
     assert rule is not None, f"{ctx.type.name} has no backward rule"
     # a single top is passed as an array, as forward returned it
     y, dy = (s[0] if len(s) == 1 else tuple(s) for s in (tops, top_diffs))
-    diffs = _as_tuple(ctx.call(rule, *_pack_blobs(ctx, blobs), *bottoms, y=y, dy=dy))
-    has_blobs = ctx.type.params is not None
+    named_blobs = name_blobs(ctx, blobs, bottoms)
+    diffs = _as_tuple(ctx.call(rule, *bottoms, blobs=blobs, named_blobs=named_blobs, y=y, dy=dy))
+    first_names, _ = read_parameters(rule)
+    takes_params, takes_blobs = "params" in first_names, "blobs" in first_names
+    has_diffs = takes_params or takes_blobs
     require(
-        len(diffs) == has_blobs + len(bottoms),
-        f"the backward rule must return {'a tuple of gradients for the blobs, then ' * has_blobs}a gradient for each "
-        f"bottom: {has_blobs + len(bottoms)} in all, not {len(diffs)}",
+        len(diffs) == has_diffs + len(bottoms),
+        f"the backward rule must return {'the gradients of the params, then ' * has_diffs}a gradient for each "
+        f"bottom: {has_diffs + len(bottoms)} in all, not {len(diffs)}",
     )
-    blob_diffs, bottom_diffs = (_as_tuple(diffs[0]), diffs[1:]) if has_blobs else ((), diffs)
-    return _cast_diffs(blob_diffs, blobs), _cast_diffs(bottom_diffs, bottoms)
+    bottom_diffs = diffs[has_diffs:]
+    names = [name for name, _ in blob_names(ctx, bottoms)[: len(blobs)]] if blobs else []
+    blob_diffs = _name_diffs(diffs[0], list(named_blobs[0]) if takes_params else names) if has_diffs else {}
+    return _cast_diffs([blob_diffs.get(name) for name in names], blobs), _cast_diffs(bottom_diffs, bottoms)
+
+
+def _name_diffs(diffs: Any, names: Sequence[str]) -> Mapping[str, Any]:
+    if isinstance(diffs, Mapping):
+        return diffs
+    arrays = _as_tuple(diffs)
+    require(
+        len(arrays) == len(names),
+        f"the backward rule must return a gradient for each param: {len(names)} in all, not {len(arrays)}",
+    )
+    return dict(zip(names, arrays, strict=True))
 
 
 @validate_params
@@ -307,18 +326,26 @@ def _call_with_custom_backward(
     return result
 
 
-def _pack_blobs(ctx: Context, blobs: Sequence[Any]) -> tuple[Any, ...]:
-    return () if ctx.type.params is None else (tuple(blobs),)
+def name_blobs(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a layer's params and its state, by name, in Caffe's order."""
+    if not blobs:
+        return {}, {}
+    named = list(zip(blob_names(ctx, bottoms), blobs, strict=False))
+    return (
+        {name: blob for (name, learnable), blob in named if learnable},
+        {name: blob for (name, learnable), blob in named if not learnable},
+    )
 
 
-def _split_result(ctx: Context, result: Any) -> tuple[Arrays, Arrays]:
+def _split_result(ctx: Context, result: Any, old_state: Mapping[str, Any]) -> tuple[Arrays, Arrays]:
     impl = ctx.type.implementation
-    tops, state = result if isinstance(impl, Traced) and impl.stateful else (result, ())
+    tops, state = result if isinstance(impl, Traced) and impl.stateful else (result, {})
+    new_state = tuple(state[name] for name in old_state) if isinstance(state, Mapping) and state else tuple(state)
     arrays = _as_tuple(tops)
     for top in arrays:
         is_array = hasattr(top, "shape")
         require(is_array, f"forward must return an array, or a tuple with an array for each top, not {top!r}")
-    return arrays, tuple(state)
+    return arrays, new_state
 
 
 def _as_tuple(value: Any) -> Arrays:
@@ -328,7 +355,7 @@ def _as_tuple(value: Any) -> Arrays:
 def _cast_diffs(diffs: Sequence[Any], arrays: Sequence[jax.Array]) -> Arrays:
     require(
         len(diffs) == len(arrays),
-        f"the backward rule must return a gradient for each blob: {len(arrays)} in all, not {len(diffs)}",
+        f"the backward rule must return a gradient for each bottom: {len(arrays)} in all, not {len(diffs)}",
     )
     # a host layer may run in a callback, where operations of JAX could wait for each other
     numpy = np if any(isinstance(a, np.ndarray) for a in arrays) else jnp

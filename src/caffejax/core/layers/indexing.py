@@ -13,7 +13,7 @@ from jax import lax
 from ...base.errors import require
 from ..ops.window import Window
 from ..schema.caffe_pb2 import ArgMaxParameter, CropParameter, EmbedParameter
-from .context import Context, ParamSpec, Shape
+from .context import Context, Params, ParamSpec, Shape
 from .declaration import register
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, pointwise_window
@@ -149,14 +149,14 @@ def embed_num_indices(p: EmbedParameter, index: Any) -> int:
     indices=Indices((0,), num_classes=embed_num_indices, ignore_label=lambda: -1, gathers=True),
     blob_names=("weight", "bias"),
 )
-def embed(blobs: Arrays, index: jax.Array) -> jax.Array:
+def embed(params: Params, index: jax.Array) -> jax.Array:
     """Return the rows of the weight that the bottom's indices select, plus a bias: (...) to (..., num_output).
 
     Blobs: weight (input_dim, num_output), bias (num_output,). Indices are truncated to integers. The index -1, with
     which LRCN's data pad sentences, gives a row of zeros and no gradient, where Caffe reads numbers from outside of the
     weight. Another index outside 0 .. input_dim - 1 gives a row of NaN. Caffe's rule: embed_layer.cpp.
     """
-    weight, *bias = blobs
+    weight, *bias = params.values()
     indices = _truncate_indices(index, weight.shape[0])  # negative indices would count from the end
     rows = jnp.take(weight, indices, axis=0, mode="fill", fill_value=jnp.nan)
     return jnp.where(_is_padding(index)[..., None], 0, rows + bias[0] if bias else rows)
@@ -175,8 +175,8 @@ def embed_params(p: EmbedParameter, index: Any) -> list[ParamSpec]:
 
 
 @embed.backward
-def embed_backward(blobs: Arrays, index: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[Arrays, None]:
-    weight, *bias = blobs
+def embed_backward(params: Params, index: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[Arrays, None]:
+    weight, *bias = params.values()
     rows = jnp.where(_is_padding(index)[..., None], 0, dy).reshape(-1, weight.shape[1])
     d_weight = jax.ops.segment_sum(rows, _truncate_indices(index, weight.shape[0]).ravel(), weight.shape[0])
     return (d_weight, *(rows.sum(0) for _ in bias)), None

@@ -6,7 +6,7 @@ import jax
 
 from ...base.errors import require
 from ..schema.caffe_pb2 import FillerParameter, InputParameter, MemoryDataParameter, ParameterParameter
-from .context import Context, ParamSpec, Shape
+from .context import Context, Params, ParamSpec, Shape
 from .declaration import register
 from .fillers import fill, is_random
 from .types import CallerInput, TopFiller
@@ -113,9 +113,9 @@ def _dummy_shapes(ctx: Context) -> list[Shape]:
 
 
 @register("Parameter", bottoms=0, param="parameter_param", overwrites_diffs=True, top_is_param=True)
-def parameter(blobs: tuple[jax.Array]) -> jax.Array:
+def parameter(params: Params) -> jax.Array:
     """Return a learnable blob as a top, with the `shape` of parameter_param. The blob is initially zero."""
-    return blobs[0]
+    return params["weight"]
 
 
 @parameter.params
@@ -124,5 +124,5 @@ def parameter_params(p: ParameterParameter) -> list[ParamSpec]:
 
 
 @parameter.backward
-def parameter_backward(blobs: tuple[jax.Array], *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array]:
+def parameter_backward(params: Params, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array]:
     return (dy,)

@@ -22,7 +22,7 @@ from ..schema.caffe_pb2 import (
     PReLUParameter,
     ReLUParameter,
 )
-from .context import Context, ParamSpec
+from .context import Context, Params, ParamSpec
 from .declaration import Declaration, register
 from .dtype_policy import promote
 from .helpers import same_shape
@@ -216,13 +216,13 @@ def check_log(p: LogParameter) -> None:
 @register(
     "PReLU", param="prelu_param", top_shapes=same_shape, row_wise=True, dtype_policy="bottoms", spatial_map="same"
 )
-def prelu(blobs: Arrays, x: jax.Array) -> jax.Array:
+def prelu(params: Params, x: jax.Array) -> jax.Array:
     """Return x where x > 0, else slope * x, with one learnable slope per channel, or one for all (`channel_shared`).
 
     Bottom and top: (N, C, ...). Blob: slope (C,) or (). At 0 the gradient of x is the slope, and the gradient of the
     slope is 0.
     """
-    return jnp.where(x > 0, x, _broadcast_channels(blobs[0], x) * x).astype(x.dtype)
+    return jnp.where(x > 0, x, _broadcast_channels(params["slope"], x) * x).astype(x.dtype)
 
 
 @prelu.params
@@ -234,8 +234,8 @@ def prelu_params(p: PReLUParameter, x: Any) -> list[ParamSpec]:
 
 
 @prelu.backward
-def prelu_backward(blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[Arrays, jax.Array]:
-    slope = blobs[0]
+def prelu_backward(params: Params, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[Arrays, jax.Array]:
+    slope = params["slope"]
     element_diffs = jnp.where(x > 0, 0, promote(dy) * x)
     d_slope = jnp.sum(element_diffs, axis=[k for k in range(x.ndim) if k != 1 or slope.ndim == 0])
     return (d_slope,), dy * ((x > 0) + _broadcast_channels(slope, x) * (x <= 0))

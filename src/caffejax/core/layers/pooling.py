@@ -403,76 +403,58 @@ def _sample_cells(cells: jax.Array, key: jax.Array) -> jax.Array:
     return jnp.argmax(running_sum >= fraction * total, axis=2, keepdims=True)
 
 
-@dataclass(frozen=True)
-class SppSettings:
-    """The settings of an SPPParameter.
-
-    Attributes:
-        method: "MAX", "AVE" or "STOCHASTIC".
-        height: the number of levels, at least 1.
-    """
-
-    method: str
-    height: int
-
-
-def read_spp(p: SPPParameter) -> SppSettings:
-    """Return the settings of the layer's SPPParameter.
-
-    Raises:
-        LayerError: if the method is not supported, or pyramid_height is not positive.
-    """
-    require(p.pyramid_height > 0, f"pyramid_height must be set and positive, not {p.pyramid_height}")
-    return SppSettings(pool_method(p), p.pyramid_height)
-
-
 @register(
     "SPP",
     param="spp_param",
     dtype_policy="bottoms",
     restrictions="STOCHASTIC needs a plane that is divisible into the bins, as in Caffe.",
-    settings=read_spp,
 )
-def spp(p: SppSettings, x: jax.Array, *, ctx: Context) -> jax.Array:
+def spp(p: SPPParameter, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Pool into `pyramid_height` levels of 1 x 1, 2 x 2, 4 x 4, ... bins; concatenate the levels: (N, C * bins).
 
     Planes that cannot be divided into the bins are padded on both sides. With one level the top is (N, C, 1, 1).
     Caffe's rule: spp_layer.cpp.
     """
     tops = [
-        pool(p.method, x, window, output_size, _spp_key(ctx, level))
+        pool(pool_method(p), x, window, output_size, _spp_key(ctx, level))
         for level, (window, output_size) in enumerate(_spp_levels(p, x))
     ]
     return tops[0] if len(tops) == 1 else jnp.concatenate([t.reshape(x.shape[0], -1) for t in tops], axis=1)
 
 
 @spp.backward
-def spp_backward(p: SppSettings, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
+def spp_backward(p: SPPParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
     dx, start = jnp.zeros_like(x), 0
     d_rows = dy.reshape(x.shape[0], -1)
     for level, (window, output_size) in enumerate(_spp_levels(p, x)):
         end = start + x.shape[1] * math.prod(output_size)
         d_top = d_rows[:, start:end].reshape(*x.shape[:2], *output_size)
-        dx += pool_diff(p.method, x, d_top, window, output_size, _spp_key(ctx, level))
+        dx += pool_diff(pool_method(p), x, d_top, window, output_size, _spp_key(ctx, level))
         start = end
     return dx
 
 
+@spp.check
+def check_spp(p: SPPParameter) -> None:
+    require(p.pyramid_height > 0, f"pyramid_height must be set and positive, not {p.pyramid_height}")
+    pool_method(p)
+
+
 def _spp_key(ctx: Context, level: int) -> jax.Array | None:
-    is_random = ctx.training and ctx.settings.method == "STOCHASTIC"
+    is_random = ctx.training and pool_method(ctx.param) == "STOCHASTIC"
     return jax.random.fold_in(ctx.key, level) if is_random else None
 
 
-def _spp_levels(p: SppSettings, x: Any) -> list[tuple[Window, Shape]]:
+def _spp_levels(p: SPPParameter, x: Any) -> list[tuple[Window, Shape]]:
     """Return a pair (window, output size) for each level."""
-    height = p.height
+    height = p.pyramid_height
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
     size = tuple(x.shape[2:])
     max_levels = max(size).bit_length()
     require(
         height <= max_levels, f"a plane of size {size} has at most {max_levels} levels, but pyramid_height is {height}"
     )
-    return [_spp_window(p.method, size, 2**level) for level in range(height)]
+    return [_spp_window(pool_method(p), size, 2**level) for level in range(height)]
 
 
 def _spp_window(method: str, size: Shape, num_bins: int) -> tuple[Window, Shape]:

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from ...base.errors import require
-from ...core.layers.context import Context, ParamSpec, Shape
+from ...core.layers.context import Context, Params, ParamSpec, Shape
 from ...core.layers.convolution import ConvolutionOp
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
@@ -118,7 +118,7 @@ _RESTRICTIONS = "`group` is ignored, as in the fork. filter_group, which only sp
     origin="C3D",
     restrictions=_RESTRICTIONS,
 )
-def convolution3d(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
+def convolution3d(params: Params, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Cross-correlate (N, C, length, height, width) with a kernel over length, height and width.
 
     The top is (N, num_output, length', height', width'). A size n becomes (n + 2 * pad - kernel) / stride + 1, rounded
@@ -126,7 +126,7 @@ def convolution3d(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     1, num_output). Settings are read from convolution3d_param if it is set. Otherwise they are read from
     convolution_param, as in C3D 1.0, with the additional fields kernel_depth, temporal_stride and temporal_pad.
     """
-    weight, *bias = blobs
+    weight, *bias = params.values()
     return volume_convolution_op(ctx, x)(x, weight, *(b.reshape(-1) for b in bias))
 
 
@@ -138,9 +138,9 @@ def convolution3d_params(x: Any, *, ctx: Context) -> list[ParamSpec]:
 
 @convolution3d.backward
 def convolution3d_backward(
-    blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
+    params: Params, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Arrays, jax.Array]:
-    weight, *bias = blobs
+    weight, *bias = params.values()
     c = volume_convolution_op(ctx, x)
     d_bias = (c.bias_diff(dy).reshape(b.shape) for b in bias)
     return (c.weight_diff(x, dy), *d_bias), c.transpose(dy, weight, c.spatial_shape(x))
@@ -159,7 +159,7 @@ def convolution3d_backward(
     origin="C3D",
     restrictions=_RESTRICTIONS,
 )
-def deconvolution3d(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
+def deconvolution3d(params: Params, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Apply the transpose of Convolution3D: multiply the kernel by each value, and add products where windows overlap.
 
     The bottom has shape (N, C, length, height, width), and the top (N, num_output, length', height', width'). A size n
@@ -167,7 +167,7 @@ def deconvolution3d(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
     kernel_size), and the bias has shape (1, 1, 1, 1, num_output). As in C3D, bias_term is read from convolution_param
     even if convolution3d_param contains the other settings.
     """
-    weight, *bias = blobs
+    weight, *bias = params.values()
     c = volume_convolution_op(ctx, x)
     return c.add_bias(c.transpose(x, weight, _transposed_size(c, x)), *(b.reshape(-1) for b in bias))
 
@@ -180,9 +180,9 @@ def deconvolution3d_params(p: ConvolutionParameter, x: Any, *, ctx: Context) -> 
 
 @deconvolution3d.backward
 def deconvolution3d_backward(
-    blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
+    params: Params, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Arrays, jax.Array]:
-    weight, *bias = blobs
+    weight, *bias = params.values()
     c = volume_convolution_op(ctx, x)
     d_bias = (c.bias_diff(dy).reshape(b.shape) for b in bias)
     return (c.weight_diff(dy, x), *d_bias), c(dy, weight)

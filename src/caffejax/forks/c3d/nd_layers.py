@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from ...base.errors import require
-from ...core.layers.context import Context, ParamSpec, Shape
+from ...core.layers.context import Context, Params, ParamSpec, Shape
 from ...core.layers.convolution import ConvolutionOp
 from ...core.layers.declaration import register
 from ...core.layers.helpers import reject_fields
@@ -33,13 +33,13 @@ _SHAPE_FIELDS = ("kernel_shape", "stride_shape", "pad_shape")
     origin="video-caffe",
     restrictions="Axes of size 1 remain in the top; video-caffe drops them. No recorded case.",
 )
-def nd_convolution(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
+def nd_convolution(params: Params, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Cross-correlate (N, C, *spatial) with a kernel over all spatial axes. The top is (N, num_output, *spatial').
 
     kernel_shape, stride_shape and pad_shape have one value for each spatial axis. The weight has shape (num_output, C /
     group, *kernel_shape), and the bias has shape (num_output,).
     """
-    return nd_convolution_op(ctx, x)(x, *blobs)
+    return nd_convolution_op(ctx, x)(x, *params.values())
 
 
 @nd_convolution.params

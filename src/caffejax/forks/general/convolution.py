@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from ...core.layers.context import Context, call_with
+from ...core.layers.context import Context, Params, call_with
 from ...core.layers.convolution import (
     ConvolutionSettings,
     convolution,
@@ -50,9 +50,9 @@ Arrays = tuple[jax.Array, ...]
     restrictions="Without `group` each output depends on all inputs, as in the fork on a CPU; on a GPU "
     "the fork uses the number of channels as `group`.",
 )
-def depthwise_convolution(p: ConvolutionSettings, blobs: Arrays, *xs: jax.Array, fast: bool) -> Arrays:
+def depthwise_convolution(p: ConvolutionSettings, params: Params, *xs: jax.Array, fast: bool) -> Arrays:
     """Compute a Convolution. It is depthwise only if `group` is set to the number of channels."""
-    return convolution(p, blobs, *xs, fast=fast)
+    return convolution(p, params, *xs, fast=fast)
 
 
 def _adapt_to_depthwise(function: Function, bottom: int = 0) -> Function:
@@ -84,9 +84,9 @@ def _adapt_to_depthwise(function: Function, bottom: int = 0) -> Function:
     window=_adapt_to_depthwise(convolution_window),
     origin="Tiny-DSOD, ShuffleNet",
 )
-def convolution_depthwise(p: ConvolutionSettings, blobs: Arrays, x: jax.Array, *, fast: bool) -> Arrays:
+def convolution_depthwise(p: ConvolutionSettings, params: Params, x: jax.Array, *, fast: bool) -> Arrays:
     """Cross-correlate each channel with a separate kernel: (N, C, H, W) to (N, C, *output size).
 
     Blobs: weight (C, 1, *kernel), bias (C,). `num_output` and `group` are ignored. Sizes are rounded as in Convolution.
     """
-    return convolution(depthwise_settings(p, x), blobs, x, fast=fast)
+    return convolution(depthwise_settings(p, x), params, x, fast=fast)

@@ -7,15 +7,15 @@ from typing import Any
 
 import jax
 
-from ...core.layers.context import ParamSpec
+from ...core.layers.context import Params, ParamSpec
 from ...core.layers.inputs import parameter, parameter_params
 from ...core.layers.registry import register_variants
 
 
 @parameter.variant(fork_settings=("blob_filler",), origin="caffe-windows")
-def filled_parameter(blobs: tuple[jax.Array]) -> jax.Array:
+def filled_parameter(params: Params) -> jax.Array:
     """Return a learnable blob as a top, with the `shape` of parameter_param, initially filled by `blob_filler`."""
-    return parameter(blobs)
+    return parameter(params)
 
 
 @filled_parameter.params

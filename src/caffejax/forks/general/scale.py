@@ -16,7 +16,7 @@ from ...core.layers.affine import (
     scale_params,
     spans_channels,
 )
-from ...core.layers.context import Context, ParamSpec, Shape
+from ...core.layers.context import Context, Params, ParamSpec, Shape
 from ...core.layers.helpers import array_namespace, canonical_axis
 from ...core.layers.loss_helpers import straight_through
 from ...core.layers.registry import register_variants
@@ -38,14 +38,14 @@ def limited_factor_and_bias(p: Any, blobs: Arrays) -> tuple[jax.Array, jax.Array
     channel_affine=ChannelAffine(spans_channels, limited_factor_and_bias),
     origin="caffe-windows, OpenCV",
 )
-def adapted_scale(p: Any, blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> jax.Array:
+def adapted_scale(p: Any, params: Params, *bottoms: jax.Array, ctx: Context) -> jax.Array:
     """Apply Scale with the factor clamped to [`min_value`, `max_value`]; the gradient ignores the clamp.
 
     With `match_by_count` the factor spans the axes of the bottom from `axis` on that have its number of elements, such
     as (N, C, 1, 1) with axis 0.
     """
-    adapted_blobs, adapted_bottoms = _adapt_factor(p, blobs, bottoms)
-    return scale(adapted_blobs, *adapted_bottoms, ctx=ctx)
+    adapted_params, adapted_bottoms = _adapt_factor(p, params, bottoms)
+    return scale(adapted_params, *adapted_bottoms, ctx=ctx)
 
 
 @adapted_scale.params
@@ -55,19 +55,19 @@ def adapted_scale_params(p: Any, *bottoms: Any) -> list[ParamSpec]:
 
 
 @adapted_scale.backward
-def adapted_scale_backward(p: Any, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
-    adapted_blobs, adapted_bottoms = _adapt_factor(p, blobs, bottoms)
-    blob_diffs, dx, *factor_diff = scale_backward(p, adapted_blobs, *adapted_bottoms, y=y, dy=dy)
+def adapted_scale_backward(p: Any, params: Params, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
+    adapted_params, adapted_bottoms = _adapt_factor(p, params, bottoms)
+    param_diffs, dx, *factor_diff = scale_backward(p, adapted_params, *adapted_bottoms, y=y, dy=dy)
     if factor_diff:
-        return blob_diffs, dx, factor_diff[0].reshape(bottoms[1].shape)
-    return (blob_diffs[0].reshape(blobs[0].shape), *blob_diffs[1:]), dx
+        return param_diffs, dx, factor_diff[0].reshape(bottoms[1].shape)
+    return (param_diffs[0].reshape(params["weight"].shape), *param_diffs[1:]), dx
 
 
-def _adapt_factor(p: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
-    """Return blobs and bottoms with the factor, which is bottom 1 or the first blob, reshaped and limited."""
-    x, factor, *biases = *bottoms, *blobs
+def _adapt_factor(p: Any, params: Params, bottoms: Arrays) -> tuple[Params, Arrays]:
+    """Return params and bottoms with the factor, which is bottom 1 or the weight, reshaped and limited."""
+    x, factor = bottoms if len(bottoms) == 2 else (bottoms[0], params["weight"])
     adapted_factor = _limit(p, factor.reshape(_factor_shape(p, x, factor)))
-    return (tuple(biases), (x, adapted_factor)) if len(bottoms) == 2 else ((adapted_factor, *biases), bottoms)
+    return (params, (x, adapted_factor)) if len(bottoms) == 2 else ({**params, "weight": adapted_factor}, bottoms)
 
 
 def _factor_shape(p: Any, x: Any, factor: Any) -> Shape:

@@ -9,10 +9,10 @@ from typing import Any
 
 import jax
 
-from caffejax.core.layers.inner_product import InnerProductSettings
+from caffejax.core.layers.inner_product import InnerProductParameter
 
 from ...base.errors import require
-from ...core.layers.context import Context, ParamSpec
+from ...core.layers.context import Context, Params, ParamSpec
 from ...core.layers.declaration import declare
 from ...core.layers.dtype_policy import promote
 from ...core.layers.fillers import scale_filler
@@ -23,11 +23,11 @@ from ...core.layers.inner_product import (
     inner_product_params,
     multiply_by_weight,
     product_gradients,
-    read_inner_product,
+    split_shape,
 )
 from ...core.layers.registry import register_variants
 from ...core.layers.weight_and_bias import normalize_rows
-from ...core.schema.caffe_pb2 import FillerParameter
+from ...core.schema.caffe_pb2 import FillerParameter, InnerProductParameter
 
 Arrays = tuple[jax.Array, ...]
 
@@ -41,21 +41,20 @@ Arrays = tuple[jax.Array, ...]
     weight_axes=2,
     blob_names=("weight", "bias"),
     origin="caffe-windows",
-    settings=read_inner_product,
 )
 def inner_product_of_bottoms(
-    p: InnerProductSettings, blobs: Arrays, x: jax.Array, weight: jax.Array, *bias: jax.Array, ctx: Context
+    p: InnerProductParameter, params: Params, x: jax.Array, weight: jax.Array, *bias: jax.Array, fast: bool
 ) -> jax.Array:
     """Apply InnerProduct with the weight (num_output, K) from bottom 1, and the bias from bottom 2 or from a blob.
 
     The weight determines the number of outputs; `num_output` and `weight_filler` are ignored.
     """
     _check_bottoms(p, x, weight, *bias)
-    return multiply_by_weight(ctx, x, weight.reshape(_matrix_shape(weight)), *(bias or blobs))
+    return multiply_by_weight(p, x, weight.reshape(_matrix_shape(weight)), *(bias or params.values()), fast=fast)
 
 
 @inner_product_of_bottoms.params
-def inner_product_of_bottoms_params(p: InnerProductSettings, x: Any, weight: Any, *bias: Any) -> list[ParamSpec]:
+def inner_product_of_bottoms_params(p: InnerProductParameter, x: Any, weight: Any, *bias: Any) -> list[ParamSpec]:
     _check_bottoms(p, x, weight, *bias)
     num_outputs = _matrix_shape(weight)[1 if p.transpose else 0]
     return [ParamSpec((num_outputs,), p.bias_filler, name="bias")] if p.bias_term and not bias else []
@@ -63,8 +62,8 @@ def inner_product_of_bottoms_params(p: InnerProductSettings, x: Any, weight: Any
 
 @inner_product_of_bottoms.backward
 def inner_product_of_bottoms_backward(
-    p: InnerProductSettings,
-    blobs: Arrays,
+    p: InnerProductParameter,
+    params: Params,
     x: jax.Array,
     weight: jax.Array,
     *bias: jax.Array,
@@ -73,17 +72,17 @@ def inner_product_of_bottoms_backward(
 ) -> tuple[Any, ...]:
     d_flat, dx, dy_rows = product_gradients(p, x, weight.reshape(_matrix_shape(weight)), dy)
     d_weight = d_flat.reshape(weight.shape)
-    d_bias = tuple(promote(dy_rows).sum(0) for _ in (bias or blobs))
-    return ((), dx, d_weight, *d_bias) if bias or not blobs else (d_bias, dx, d_weight)
+    d_bias = tuple(promote(dy_rows).sum(0) for _ in (bias or params))
+    return ((), dx, d_weight, *d_bias) if bias or not params else (d_bias, dx, d_weight)
 
 
 def _matrix_shape(weight: Any) -> tuple[int, int]:
     return weight.shape[0], math.prod(weight.shape[1:])
 
 
-def _check_bottoms(p: InnerProductSettings, x: Any, weight: Any, *bias: Any) -> None:
+def _check_bottoms(p: InnerProductParameter, x: Any, weight: Any, *bias: Any) -> None:
     require(weight.shape, "bottom 1, the weight, must have at least one axis")
-    _, num_inputs = p.split_shape(x.shape)
+    _, num_inputs = split_shape(p, x.shape)
     num_outputs, num_columns = _matrix_shape(weight)[:: -1 if p.transpose else 1]
     require(
         num_columns == num_inputs,
@@ -107,27 +106,27 @@ def _check_bottoms(p: InnerProductSettings, x: Any, weight: Any, *bias: Any) -> 
     weight_axes=2,
     blob_names=("weight", "bias"),
     origin="caffe-windows",
-    settings=read_inner_product,
 )
-def inner_product_of_unit_rows(p: InnerProductSettings, blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
+def inner_product_of_unit_rows(p: InnerProductParameter, params: Params, x: jax.Array, *, fast: bool) -> jax.Array:
     """Apply InnerProduct with `normalize`: each row of the weight is divided by its length, also in the stored blob.
 
     As in the fork, a transposed weight (K, num_output) is read as if it were (num_output, K), and divided row by row.
     """
-    return inner_product((_normalize_weight_rows(p.num_output, blobs[0]), *blobs[1:]), x, ctx=ctx)
+    return inner_product(p, {**params, "weight": _normalize_weight_rows(p.num_output, params["weight"])}, x, fast=fast)
 
 
 @inner_product_of_unit_rows.params
-def inner_product_of_unit_rows_params(p: InnerProductSettings, x: jax.Array) -> list[ParamSpec]:
+def inner_product_of_unit_rows_params(p: InnerProductParameter, x: jax.Array) -> list[ParamSpec]:
     weight, *bias = inner_product_params(p, x)
     return [replace(weight, rewrite=partial(_normalize_weight_rows, p.num_output)), *bias]
 
 
 @inner_product_of_unit_rows.backward
 def inner_product_of_unit_rows_backward(
-    p: InnerProductSettings, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: InnerProductParameter, params: Params, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
-    return inner_product_backward(p, (_normalize_weight_rows(p.num_output, blobs[0]), *blobs[1:]), x, y=y, dy=dy)
+    unit_rows = {**params, "weight": _normalize_weight_rows(p.num_output, params["weight"])}
+    return inner_product_backward(p, unit_rows, x, y=y, dy=dy)
 
 
 def _normalize_weight_rows(num_outputs: int, weight: jax.Array) -> jax.Array:
@@ -143,23 +142,22 @@ def _normalize_weight_rows(num_outputs: int, weight: jax.Array) -> jax.Array:
     weight_axes=2,
     blob_names=("weight", "bias", "weight_deviation", "bias_deviation"),
     origin="MyCaffe",
-    settings=read_inner_product,
 )
-def noisy_inner_product(blobs: Arrays, x: jax.Array, *, ctx: Context) -> jax.Array:
+def noisy_inner_product(p: InnerProductParameter, params: Params, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Apply InnerProduct with `enable_noise`: in TRAIN, weight and bias are mean + deviation * noise.
 
     Blobs: the means of weight and bias, which have the shapes of InnerProduct's blobs, then their deviations, with the
     same shapes. The noise is uniform in -1 .. 1 and is sampled in each pass, while MyCaffe samples it when its trainer
     requests new noise. TEST computes with the means.
     """
-    return inner_product(_add_noise(blobs, _sample_noise(ctx, blobs)), x, ctx=ctx)
+    return inner_product(p, _add_noise(params, _sample_noise(ctx, params)), x, fast=ctx.fast)
 
 
 @noisy_inner_product.params
-def noisy_inner_product_params(p: InnerProductSettings, x: jax.Array, *, ctx: Context) -> list[ParamSpec]:
+def noisy_inner_product_params(p: InnerProductParameter, x: jax.Array) -> list[ParamSpec]:
     means = inner_product_params(p, x)
     fan_in = means[0].shape[1]
-    deviations = [ctx.param.sigma_init / math.sqrt(n) for n in (fan_in, p.num_output)]
+    deviations = [p.sigma_init / math.sqrt(n) for n in (fan_in, p.num_output)]
     return [
         *(replace(spec, filler=scale_filler(spec.filler, 1 / math.sqrt(fan_in), spec.shape)) for spec in means),
         *(
@@ -171,26 +169,28 @@ def noisy_inner_product_params(p: InnerProductSettings, x: jax.Array, *, ctx: Co
 
 @noisy_inner_product.backward
 def noisy_inner_product_backward(
-    p: InnerProductSettings, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
+    p: InnerProductParameter, params: Params, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Any, jax.Array]:
-    noise = _sample_noise(ctx, blobs)
-    diffs, dx = inner_product_backward(p, _add_noise(blobs, noise), x, y=y, dy=dy)
+    noise = _sample_noise(ctx, params)
+    diffs, dx = inner_product_backward(p, _add_noise(params, noise), x, y=y, dy=dy)
     deviation_diffs = [d * n for d, n in zip(diffs, noise, strict=True)] if noise else [None] * len(diffs)
     return (*diffs, *deviation_diffs), dx
 
 
-def _sample_noise(ctx: Context, blobs: Arrays) -> list[jax.Array]:
+def _sample_noise(ctx: Context, params: Params) -> list[jax.Array]:
     """Return the noise of the weight and, if there is one, of the bias; in TEST return an empty list."""
     if not ctx.training:
         return []
-    means = blobs[: len(blobs) // 2]
+    means = list(params.values())[: len(params) // 2]
     keys = jax.random.split(ctx.key, len(means))
     return [jax.random.uniform(key, b.shape, b.dtype, -1, 1) for key, b in zip(keys, means, strict=True)]
 
 
-def _add_noise(blobs: Arrays, noise: list[jax.Array]) -> Arrays:
-    means, deviations = blobs[: len(blobs) // 2], blobs[len(blobs) // 2 :]
-    return tuple(m + s * n for m, s, n in zip(means, deviations, noise, strict=True)) if noise else means
+def _add_noise(params: Params, noise: list[jax.Array]) -> Params:
+    means = [name for name in params if not name.endswith("_deviation")]
+    if not noise:
+        return {name: params[name] for name in means}
+    return {name: params[name] + params[f"{name}_deviation"] * n for name, n in zip(means, noise, strict=True)}
 
 
 def _select_variant(layer: Any) -> str | None:

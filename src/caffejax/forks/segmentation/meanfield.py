@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from ...base.errors import require
-from ...core.layers.context import ParamSpec
+from ...core.layers.context import Params, ParamSpec
 from ...core.layers.declaration import register
 from ...core.layers.types import Indices
 from ...core.ops.custom_gradient import make_differentiable
@@ -188,7 +188,7 @@ def _sample_image(random: np.random.Generator, unary: Any, start: Any, image: An
     origin="CRF-RNN",
 )
 def multi_stage_meanfield(
-    p: MultiStageMeanfieldParameter, blobs: Arrays, unary: jax.Array, start: jax.Array, image: jax.Array
+    p: MultiStageMeanfieldParameter, params: Params, unary: jax.Array, start: jax.Array, image: jax.Array
 ) -> jax.Array:
     """Compute `num_iterations` mean-field iterations of a dense conditional random field.
 
@@ -202,7 +202,7 @@ def multi_stage_meanfield(
     """
     _check(p, unary, start, image)
     num_classes = unary.shape[1]
-    spatial_weights, bilateral_weights, compatibility = (b.reshape(num_classes, num_classes) for b in blobs)
+    spatial_weights, bilateral_weights, compatibility = (b.reshape(num_classes, num_classes) for b in params.values())
     height, width = image.shape[2:]
     rows, columns = jnp.indices((height, width), unary.dtype).reshape(2, -1)
     positions = jnp.stack([columns, rows], axis=1)
@@ -222,7 +222,7 @@ def multi_stage_meanfield(
             )
             return unary - messages @ compatibility.T, None
 
-        initial_scores = vary_as(start, unary, image, *blobs)
+        initial_scores = vary_as(start, unary, image, *params.values())
         return jax.lax.scan(iterate, initial_scores, length=p.num_iterations)[0].T.reshape(num_classes, height, width)
 
     return jax.vmap(infer)(unary, start, jax.lax.stop_gradient(image))
