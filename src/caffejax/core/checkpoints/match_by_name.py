@@ -121,7 +121,7 @@ def match_blobs(
         elif layer.recurrent_state:
             blobs = blobs[: len(layer.params)]
         if convert := layer.type.traits.convert_stored:
-            blobs, warning = layer.context.call(convert, blobs)
+            blobs, warning = layer.context.call(convert, blobs=blobs)
             if warning:
                 layers_by_warning.setdefault(warning, []).append(name)
         optional_indices = [i for i, p in enumerate(layer.params) if not (stores_copies or p.is_owner)]

@@ -159,7 +159,7 @@ def _check_channel_affine(case: Case) -> str | None:
     for axis in range(x.ndim):
         if case.context.call(affine.applies, shapes, axis, x.shape[axis]):
             shape = [-1 if i == axis else 1 for i in range(x.ndim)]
-            factor, bias = (jnp.reshape(a, shape) for a in case.context.call(affine.factor_and_bias, case.blobs))
+            factor, bias = (jnp.reshape(a, shape) for a in case.context.call(affine.factor_and_bias, blobs=case.blobs))
             return _compare(case.tops, [factor * x + bias], f"factor * x + bias for the channels of axis {axis}")
     return None
 
@@ -174,7 +174,7 @@ def _check_fold_scale_bias(case: Case) -> str | None:
         return None
     channels = case.tops[0].shape[1]
     factor, bias = np.linspace(0.5, 2, channels), np.linspace(-1, 1, channels)
-    folded = case.context.call(fold, [np.asarray(blob) for blob in case.blobs], factor, bias)
+    folded = case.context.call(fold, factor, bias, blobs=[np.asarray(blob) for blob in case.blobs])
     if folded is None:
         return None
     context = replace(case.context, layer=strip_net_fields(folded[0]), blob_names=None)
@@ -287,7 +287,7 @@ def _check_blob_names(case: Case) -> str | None:
 def _check_convert_stored(case: Case) -> str | None:
     convert = case.context.type.traits.convert_stored
     assert convert is not None
-    converted, _ = case.context.call(convert, tuple(map(np.asarray, case.blobs)))
+    converted, _ = case.context.call(convert, blobs=tuple(map(np.asarray, case.blobs)))
     return _compare(converted, case.blobs, "as it is stored, though it has the order and the shape of the layer")
 
 

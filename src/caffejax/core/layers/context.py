@@ -365,7 +365,7 @@ class Epilogue:
         """Return the factor and the bias, (channels,) each, of a layer for which `is_channel_affine` is true."""
         affine = self.ctx.type.traits.channel_affine
         assert affine is not None
-        factor_and_bias: tuple[Any, Any] = self.ctx.call(affine.factor_and_bias, self.blobs)
+        factor_and_bias: tuple[Any, Any] = self.ctx.call(affine.factor_and_bias, blobs=self.blobs)
         return factor_and_bias
 
     @property

@@ -131,8 +131,10 @@ class _FoldedGraphBuilder:
             channel_affine.applies, [tuple(a.shape) for a in arrays], 1, shape[1] if len(shape) > 1 else 0
         ):
             return False
-        factors = layer.context.call(channel_affine.factor_and_bias, tuple(map(np.asarray, arrays)))
-        folded_layer = producer.context.call(producer.type.traits.fold_scale_bias, self._arrays[producer.key], *factors)
+        factors = layer.context.call(channel_affine.factor_and_bias, blobs=tuple(map(np.asarray, arrays)))
+        folded_layer = producer.context.call(
+            producer.type.traits.fold_scale_bias, *factors, blobs=self._arrays[producer.key]
+        )
         if folded_layer is None:
             return False
         message, blobs = folded_layer

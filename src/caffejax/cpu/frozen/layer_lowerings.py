@@ -338,7 +338,7 @@ def lower_channel_affine(ctx: LoweringContext) -> Value | None:
         return None
     factor, bias = (
         np.asarray(a, np.float32)
-        for a in ctx.context.call(channel_affine.factor_and_bias, tuple(map(np.asarray, ctx.blobs)))
+        for a in ctx.context.call(channel_affine.factor_and_bias, blobs=tuple(map(np.asarray, ctx.blobs)))
     )
     x = ctx.x
     if np.any(factor != 1):

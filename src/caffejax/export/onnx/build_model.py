@@ -379,7 +379,7 @@ def add_layer_with_scale(
     channel_affine, merged_affine = scale.type.traits.channel_affine, LAYER_CONVERSIONS[layer.type.name].merged_affine
     assert channel_affine is not None
     assert merged_affine is not None
-    factor, bias = map(np.asarray, scale.context.call(channel_affine.factor_and_bias, tuple(scale_blobs)))
+    factor, bias = map(np.asarray, scale.context.call(channel_affine.factor_and_bias, blobs=tuple(scale_blobs)))
     return [merged_affine.emit(_make_context(builder, layer, blobs, [bottom]), factor, bias)]
 
 

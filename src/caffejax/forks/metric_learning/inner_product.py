@@ -9,8 +9,6 @@ from typing import Any
 
 import jax
 
-from caffejax.core.layers.inner_product import InnerProductParameter
-
 from ...base.errors import require
 from ...core.layers.context import Context, Params, ParamSpec
 from ...core.layers.declaration import declare
