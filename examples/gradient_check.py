@@ -3,26 +3,28 @@
 import jax.numpy as jnp
 
 import caffejax
-from caffejax import Gradient, LayerType, Signature, Traced, register
 
 
-def softsign(ctx, x):
+@caffejax.register("SoftSign")
+def softsign(x):
     """x / (1 + |x|)"""
     return x / (1 + jnp.abs(x))
 
 
-def softsign_backward(ctx, x, *, y, dy):
+@softsign.backward
+def softsign_backward(x, *, y, dy):
     """The derivative is 1 / (1 + |x|)**2."""
     return dy / (1 + jnp.abs(x)) ** 2
 
 
-def wrong_backward(ctx, x, *, y, dy):
+wrong_sign = caffejax.register("WrongSign")(softsign)
+
+
+@wrong_sign.backward
+def wrong_backward(x, *, y, dy):
     """Return a wrong derivative: the square is missing."""
     return dy / (1 + jnp.abs(x))
 
-
-register(LayerType(Signature("SoftSign"), Traced(softsign), Gradient(softsign_backward)))
-register(LayerType(Signature("WrongSign"), Traced(softsign), Gradient(wrong_backward)))
 
 # autodiff and the rule, each against finite differences
 for name in ("SoftSign", "WrongSign"):

@@ -23,7 +23,7 @@ LOADS, FAILS = PhaseReport("TRAIN", "loads"), PhaseReport("TEST", "fails")
 MISMATCHED_WEIGHTS = WeightsReport("w", mismatched=(Finding("weights", "x"),))
 MODULE = """
 import caffejax
-caffejax.register(caffejax.LayerType(caffejax.Signature("Unheard"), caffejax.Traced(lambda ctx, x: 3 * x)))
+caffejax.register("Unheard")(lambda x: 3 * x)
 """
 IP = 'layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }'
 RELU = 'layer { name: "relu" type: "%s" bottom: "data" top: "relu" }\n'

@@ -10,7 +10,7 @@ from caffejax.core.layers import layer_types, registry
 
 MODULE = """
 import caffejax
-caffejax.register(caffejax.LayerType(caffejax.Signature("Thrice"), caffejax.Traced(lambda ctx, x: 3 * x)))
+caffejax.register("Thrice")(lambda x: 3 * x)
 """
 NET = """
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import LayerType, Signature, Traced
+from caffejax import declare
 from caffejax.core.layers import register_temporarily
 from caffejax.core.ops import compilation
 from caffejax.core.program import interpreter
@@ -213,7 +213,7 @@ def test_programs_writable_by_others_are_not_loaded(program_folder: Path, traces
 
 
 def test_programs_of_user_types_are_not_cached(program_folder: Path, traces: list[Any]) -> None:
-    with register_temporarily(LayerType(Signature("Sigmoid"), Traced(lambda ctx, x: jnp.tanh(x)))):
+    with register_temporarily(declare("Sigmoid")(lambda x: jnp.tanh(x))):
         train_params()
     assert not program_folder.exists()
     train_params()

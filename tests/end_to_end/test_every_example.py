@@ -199,7 +199,7 @@ def names(prepared_folder: Path) -> dict[str, Any]:
     modules = {"caffejax": caffejax, "jax": jax, "optax": optax, "L": layers, "P": params}
     arrays = {"batch": batch, "inputs": batch, "images": images, "labels": batch["label"], "key": jax.random.key(1)}
     arrays |= {"augmented_pixels": images * 0.5, "image": np.zeros((20, 40, 3), np.uint8)}
-    functions = {"define_layer": registry.define_layer, "MyLossLayer": LossLayer}
+    functions = {"MyLossLayer": LossLayer}
     return modules | arrays | functions | {"net": net, "params": variables.params, "state": variables.state}
 
 

@@ -301,9 +301,9 @@ def test_a_gap_in_a_walk_is_reported(tmp_path: Path, files: dict[str, str], mess
 def test_an_eager_pass_enters_the_functions_of_its_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     make_convolution_op, stacks = convolution.make_convolution_op, []
 
-    def record_stack(*arguments: Any) -> Any:
+    def record_stack(*arguments: Any, **options: Any) -> Any:
         stacks.append([frame for frame, _ in traceback.walk_stack(sys._getframe(1))])
-        return make_convolution_op(*arguments)
+        return make_convolution_op(*arguments, **options)
 
     net = Net(
         """

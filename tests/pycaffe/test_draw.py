@@ -15,7 +15,7 @@ import pytest
 
 import caffejax.pycaffe as caffe
 from caffejax.base.errors import CaffejaxError
-from caffejax.core.layers import LayerType, Signature, Traced, register_temporarily
+from caffejax.core.layers import declare, register_temporarily
 from caffejax.core.schema import caffe_pb2, parse_text, read_net
 from caffejax.pycaffe import draw
 from caffejax.tools.view import svg_drawing
@@ -95,7 +95,7 @@ def test_registered_types_may_have_a_style(monkeypatch: pytest.MonkeyPatch) -> N
     style = DrawStyle(
         "#123456", lambda layer: "large", lambda layer: ["width: 3"], lambda layer: f"to {layer.top[0]}", lr_mult=True
     )
-    layer_type = LayerType(Signature("Mine"), Traced(lambda ctx, x: x))
+    layer_type = declare("Mine")(lambda x: x)
     monkeypatch.setitem(DRAW_STYLES, "Mine", style)
     layer = parse_layer('name: "m" type: "Mine" top: "y" param { lr_mult: 3 }')
     with register_temporarily(layer_type):

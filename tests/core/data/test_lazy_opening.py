@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax import LayerDefinition, LayerType, Net, Signature, SourceInput, SourceSpec, register
+from caffejax import LayerDefinition, Net, SourceInput, SourceSpec, register
 from caffejax.core.data.loader import Loader
 from caffejax.core.layers.registry import _types
 
@@ -56,7 +56,7 @@ def calls() -> Iterator[list[str]]:
         result.append(f"open {definition.data_config.seed} {definition.phase}")
         return CountingSource()
 
-    register(LayerType(Signature("TestSource", bottoms=0), SourceInput(probe, open_source)))
+    register("TestSource", SourceInput(probe, open_source), bottoms=0)
     yield result
     del _types["TestSource"]
 

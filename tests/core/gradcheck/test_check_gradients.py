@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import Gradient, LayerError, LayerType, Net, ParamSpec, Signature, Traced, check_gradients, layer_types
+from caffejax import LayerError, LayerType, Net, ParamSpec, check_gradients, declare, layer_types
 from caffejax.base.variables import Variables
 from caffejax.core.data.synthetic_inputs import complete_inputs
 from caffejax.core.gradcheck.check_gradients import OK, LayerGradients, compare_gradients, compute_gradients, make_cases
@@ -123,14 +123,13 @@ def make_constant_rule(case: Case, gradients: list[Any]) -> Callable[..., Any]:
     """Return a rule that always returns these gradients of the case's arguments."""
     result = {(a.kind, a.position): g for a, g in zip(case.arguments, gradients, strict=True)}
 
-    def rule(ctx: Any, *arrays: Any, y: Any, dy: Any) -> Any:
-        blobs, bottoms = (
-            tuple(None if (kind, i) not in result else jnp.asarray(result[kind, i]) for i in range(n))
-            for kind, n in (("blob", len(case.blobs)), ("bottom", len(case.bottoms)))
-        )
-        return (blobs, *bottoms) if ctx.type.params else bottoms
-
-    return rule
+    blob_diffs, bottom_diffs = (
+        tuple(None if (kind, i) not in result else jnp.asarray(result[kind, i]) for i in range(n))
+        for kind, n in (("blob", len(case.blobs)), ("bottom", len(case.bottoms)))
+    )
+    if not case.blobs:
+        return lambda *bottoms, y, dy: bottom_diffs
+    return lambda blobs, *bottoms, y, dy: (blob_diffs, *bottom_diffs)
 
 
 RegisterCube = Callable[..., LayerType]
@@ -143,12 +142,11 @@ def register_cube() -> Iterator[RegisterCube]:
     with contextlib.ExitStack() as exit_stack:
 
         def register(
-            rule: Any = None, preferred: bool = False, forward: Any = lambda ctx, blobs, x: blobs[0] * x**3
+            rule: Any = None, preferred: bool = False, forward: Any = lambda params, x: params["0"] * x**3
         ) -> LayerType:
-            implementation = Traced(forward, params=lambda ctx, x: [ParamSpec((1,))])
-            return exit_stack.enter_context(
-                register_temporarily(LayerType(Signature("Cube"), implementation, Gradient(rule, preferred)))
-            )
+            specs = [ParamSpec((1,))]
+            cube = declare("Cube", params=lambda x: specs, backward=rule, overrides_autodiff=preferred)(forward)
+            return exit_stack.enter_context(register_temporarily(cube))
 
         yield register
 
@@ -162,8 +160,8 @@ def test_a_custom_type_without_a_rule_is_ok(register_cube: RegisterCube) -> None
 
 
 def test_a_wrong_rule_of_a_custom_type_is_reported(register_cube: RegisterCube) -> None:
-    def rule(ctx: Any, blobs: Any, x: Any, *, y: Any, dy: Any, factor: float = 3.0) -> Any:
-        return (jnp.sum(dy * x**3)[None],), factor * blobs[0] * x**2 * dy
+    def rule(params: Any, x: Any, *, y: Any, dy: Any, factor: float = 3.0) -> Any:
+        return (jnp.sum(dy * x**3)[None],), factor * params["0"] * x**2 * dy
 
     register_cube(rule)
     assert check_gradients("Cube", bottoms=[np.linspace(-1, 1, 6)], blobs=[[2.0]]).ok
@@ -180,8 +178,8 @@ def test_a_wrong_rule_of_a_custom_type_is_reported(register_cube: RegisterCube) 
 def test_wrong_autodiff_of_a_custom_type_is_reported(register_cube: RegisterCube) -> None:
     """Forward has a custom derivative that is wrong; the rule is right."""
     register_cube(
-        lambda ctx, blobs, x, *, y, dy: ((jnp.sum(dy * x**3)[None],), 3 * blobs[0] * x**2 * dy),
-        forward=lambda ctx, blobs, x: blobs[0] * x**2 * jax.lax.stop_gradient(x),
+        lambda params, x, *, y, dy: ((jnp.sum(dy * x**3)[None],), 3 * params["0"] * x**2 * dy),
+        forward=lambda params, x: params["0"] * x**2 * jax.lax.stop_gradient(x),
     )
     (row, _) = check_gradients("Cube", bottoms=[(3, 4)]).rows
     assert "autodiff is wrong" in row.verdict
@@ -191,7 +189,7 @@ def test_a_net_that_ignores_its_preferred_rule_is_reported(
     register_cube: RegisterCube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register_cube(
-        lambda ctx, blobs, x, *, y, dy: ((jnp.sum(dy * x**3)[None],), 2 * blobs[0] * x**2 * dy), preferred=True
+        lambda params, x, *, y, dy: ((jnp.sum(dy * x**3)[None],), 2 * params["0"] * x**2 * dy), preferred=True
     )
     report = check_gradients("Cube", bottoms=[(3, 4)])
     assert report.ok
@@ -205,12 +203,12 @@ def test_a_net_that_ignores_its_preferred_rule_is_reported(
     ("rule", "message"),
     [
         (
-            lambda ctx, blobs, x, *, y, dy: ((None,), dy[:1]),
+            lambda params, x, *, y, dy: ((None,), dy[:1]),
             r"gradient of bottom 0 .* has shape \(1, 4\), not \(3, 4\)",
         ),
-        (lambda ctx, blobs, x, *, y, dy: ((None, None), dy), "a gradient for each blob: 1 in all, not 2"),
-        (lambda ctx, blobs, x, *, y, dy: ((None,), dy, dy), "for each bottom: 2 in all, not 3"),
-        (lambda ctx, blobs, x, *, y, dy: dy, "a tuple of gradients for the blobs, then .*: 2 in all, not 1"),
+        (lambda params, x, *, y, dy: ((None, None), dy), "a gradient for each param: 1 in all, not 2"),
+        (lambda params, x, *, y, dy: ((None,), dy, dy), "for each bottom: 2 in all, not 3"),
+        (lambda params, x, *, y, dy: dy, "the gradients of the params, then .*: 2 in all, not 1"),
     ],
 )
 def test_a_rule_with_the_wrong_results_is_refused(register_cube: RegisterCube, rule: Any, message: str) -> None:
@@ -251,10 +249,10 @@ def test_zeros_are_ok_only_if_the_gradient_is_always_zero(type_name: str, bottom
 def test_a_small_kink_within_the_steps_is_no_error() -> None:
     """A mean of clipped powers: near its bound, an element's slope is lost in the rounding errors of the mean."""
 
-    def forward(ctx: Any, x: Any) -> Any:
+    def forward(x: Any) -> Any:
         return jnp.mean(jnp.maximum(x, 1e-3) ** 3, axis=(2, 3)) ** (1 / 3)
 
-    layer_type = LayerType(Signature("GeM", param="power_param"), Traced(forward))
+    layer_type = declare("GeM", param="power_param")(forward)
     with register_temporarily(layer_type):
         for seed in range(8):
             x = np.maximum(1.7 * np.random.default_rng(seed).standard_normal((8, 16, 24, 24)), 0)

@@ -9,11 +9,12 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax import Gradient, Net, check_gradients, layer_types, save_weights
+from caffejax import Net, check_gradients, layer_types, save_weights
 from caffejax.base.errors import CaffejaxError
 from caffejax.cli import main
 from caffejax.core.data.synthetic_inputs import complete_inputs
 from caffejax.core.layers import register_temporarily
+from caffejax.core.layers.types import Gradient
 
 NET = """
 name: "small"
@@ -69,7 +70,7 @@ def test_the_command_prints_a_report(net_file: Path, tmp_path: Path, capsys: pyt
 @pytest.mark.slow
 def test_the_command_reports_a_wrong_rule(net_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     relu = layer_types()["ReLU"]
-    wrong_gradient = Gradient(lambda ctx, x, *, y, dy: dy)
+    wrong_gradient = Gradient(lambda x, *, y, dy: dy)
     with register_temporarily(dataclasses.replace(relu, gradient=wrong_gradient)):
         assert main(["gradcheck", f"--model={net_file}", "--layers=relu"]) == 1
     output = capsys.readouterr()

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import ChannelAffine, Gradient, LayerTraits, LayerType, Net, ParamSpec, Signature, Traced, check_gradients
+from caffejax import Net, ParamSpec, check_gradients, declare
 from caffejax.core.gradcheck import Report
-from caffejax.core.layers import register_temporarily
+from caffejax.core.layers import ChannelAffine, register_temporarily
 from caffejax.core.layers.types import Indices
 from caffejax.core.ops.window import Window
 
@@ -19,23 +19,18 @@ WIDE = 2 * np.random.default_rng(1).standard_normal((4, 6, 5, 5))
 LARGE = np.random.default_rng(2).standard_normal((8, 32, 28, 28))
 
 
-NO_TRAITS = LayerTraits()
-
-
 def check(
     forward: Any,
     *bottoms: Any,
     rule: Any = None,
     params: Any = None,
-    traits: LayerTraits = NO_TRAITS,
+    traits: dict[str, Any] | None = None,
     seed: int = 0,
     **gradient: Any,
 ) -> Report:
     """Check a registered type with this forward function, rule and traits."""
-    signature = Signature("Table", bottoms=len(bottoms))
-    with register_temporarily(
-        LayerType(signature, Traced(forward, params=params), gradient=Gradient(rule, **gradient), traits=traits)
-    ):
+    table = declare("Table", bottoms=len(bottoms), params=params, backward=rule, **gradient, **(traits or {}))(forward)
+    with register_temporarily(table):
         return check_gradients("Table", bottoms=bottoms, seed=seed)
 
 
@@ -43,7 +38,7 @@ def with_gradient(function: Callable[..., Any], gradient: Callable[..., Any]) ->
     """Return a forward function of one bottom with this gradient(x, dy), as users write it with jax.custom_vjp."""
     wrapped = jax.custom_vjp(function)
     wrapped.defvjp(lambda x: (function(x), x), lambda x, dy: (gradient(x, dy),))
-    return lambda ctx, x: wrapped(x)
+    return lambda x: wrapped(x)
 
 
 def cube(x: Any) -> Any:
@@ -83,7 +78,7 @@ def test_a_wrong_slope_without_a_rule_is_reported(name: str) -> None:
 def test_a_wrong_rule_is_reported(name: str) -> None:
     gradient, x = WRONG_SLOPES[name]
     x = np.where(np.arange(x.size).reshape(x.shape) == 9, -3.5, x)
-    report = check(lambda ctx, x: cube(x), x, rule=lambda ctx, x, *, y, dy: gradient(x, dy))
+    report = check(lambda x: cube(x), x, rule=lambda x, *, y, dy: gradient(x, dy))
     assert "rule is wrong" in report.rows[0].verdict
 
 
@@ -92,32 +87,32 @@ def integers(*shape: int) -> np.ndarray:
 
 
 RIGHT: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "kinks": (lambda ctx, x: jnp.maximum(x, 0) + jnp.abs(x - 0.3), (NORMAL,)),
-    "kinks of many": (lambda ctx, x: jnp.sum(jnp.maximum(x, 0)), (LARGE,)),
-    "tiny": (lambda ctx, x: 1e-12 * x**3, (NORMAL,)),
-    "a large constant": (lambda ctx, x: 1e6 + 1e-6 * x**2, (NORMAL,)),
-    "floor": (lambda ctx, x: jnp.floor(x) + x, (NORMAL,)),
-    "floor of integers": (lambda ctx, x: jnp.floor(x), (integers(4, 6),)),
-    "sum of cubes": (lambda ctx, x: jnp.sum(x**3), (LARGE,)),
-    "ties": (lambda ctx, x: jnp.max(jnp.stack([x, x]), 0), (NORMAL,)),
-    "sqrt": (lambda ctx, x: jnp.sqrt(x), (np.abs(NORMAL) + 0.01,)),
-    "log": (lambda ctx, x: jnp.log(x), (np.abs(NORMAL) + 0.01,)),
-    "exp(20x)": (lambda ctx, x: jnp.exp(20 * x), (NORMAL,)),
-    "saturated": (lambda ctx, x: jax.nn.sigmoid(40 * x), (NORMAL,)),
-    "sort": (lambda ctx, x: jnp.sort(x, axis=1), (NORMAL,)),
-    "max(a, a)": (lambda ctx, a, b: jnp.maximum(a, b), (NORMAL, NORMAL)),
-    "ReLU of zeros": (lambda ctx, x: jax.nn.relu(x), (np.zeros((4, 5)),)),
-    "ReLU of integers": (lambda ctx, x: jax.nn.relu(x), (integers(4, 6),)),
-    "arcsin, which is NaN at larger numbers": (lambda ctx, x: jnp.arcsin(x), (np.tanh(NORMAL),)),
-    "softmax": (lambda ctx, x: jax.nn.softmax(x, axis=1), (NORMAL,)),
-    "round": (lambda ctx, x: jnp.round(x), (NORMAL,)),
-    "a norm": (lambda ctx, x: jnp.sqrt(jnp.sum(x**2, axis=1) + 1e-9), (NORMAL,)),
+    "kinks": (lambda x: jnp.maximum(x, 0) + jnp.abs(x - 0.3), (NORMAL,)),
+    "kinks of many": (lambda x: jnp.sum(jnp.maximum(x, 0)), (LARGE,)),
+    "tiny": (lambda x: 1e-12 * x**3, (NORMAL,)),
+    "a large constant": (lambda x: 1e6 + 1e-6 * x**2, (NORMAL,)),
+    "floor": (lambda x: jnp.floor(x) + x, (NORMAL,)),
+    "floor of integers": (lambda x: jnp.floor(x), (integers(4, 6),)),
+    "sum of cubes": (lambda x: jnp.sum(x**3), (LARGE,)),
+    "ties": (lambda x: jnp.max(jnp.stack([x, x]), 0), (NORMAL,)),
+    "sqrt": (lambda x: jnp.sqrt(x), (np.abs(NORMAL) + 0.01,)),
+    "log": (lambda x: jnp.log(x), (np.abs(NORMAL) + 0.01,)),
+    "exp(20x)": (lambda x: jnp.exp(20 * x), (NORMAL,)),
+    "saturated": (lambda x: jax.nn.sigmoid(40 * x), (NORMAL,)),
+    "sort": (lambda x: jnp.sort(x, axis=1), (NORMAL,)),
+    "max(a, a)": (lambda a, b: jnp.maximum(a, b), (NORMAL, NORMAL)),
+    "ReLU of zeros": (lambda x: jax.nn.relu(x), (np.zeros((4, 5)),)),
+    "ReLU of integers": (lambda x: jax.nn.relu(x), (integers(4, 6),)),
+    "arcsin, which is NaN at larger numbers": (lambda x: jnp.arcsin(x), (np.tanh(NORMAL),)),
+    "softmax": (lambda x: jax.nn.softmax(x, axis=1), (NORMAL,)),
+    "round": (lambda x: jnp.round(x), (NORMAL,)),
+    "a norm": (lambda x: jnp.sqrt(jnp.sum(x**2, axis=1) + 1e-9), (NORMAL,)),
     "labels as an ordinary bottom": (
-        lambda ctx, x, labels: jnp.take_along_axis(x, labels.astype(int)[:, None], 1),
+        lambda x, labels: jnp.take_along_axis(x, labels.astype(int)[:, None], 1),
         (NORMAL[..., 0, 0], np.arange(4.0)),
     ),
-    "one element": (lambda ctx, x: x**2, (np.ones(1),)),
-    "no elements": (lambda ctx, x: x**2, (np.ones((0, 3)),)),
+    "one element": (lambda x: x**2, (np.ones(1),)),
+    "no elements": (lambda x: x**2, (np.ones((0, 3)),)),
 }
 
 
@@ -383,7 +378,7 @@ def test_a_host_layer_that_reads_the_inputs_is_checked(layer: Any, verdict: str)
 # labels, masks and weights
 
 
-def masked_square(ctx: Any, x: Any, w: Any) -> Any:
+def masked_square(x: Any, w: Any) -> Any:
     return x**2 * w[:, None]
 
 
@@ -394,7 +389,7 @@ def test_a_mask_that_hides_the_gradient_is_drawn_again(factor: float, mask: np.n
         masked_square,
         (4, 3),
         mask,
-        rule=lambda ctx, x, w, *, y, dy: (factor * dy * x * w[:, None], None),
+        rule=lambda x, w, *, y, dy: (factor * dy * x * w[:, None], None),
         indices=Indices(bottoms=(1,)),
     )
     (row,) = report.rows
@@ -435,8 +430,8 @@ def test_eltwise_max_of_one_blob_is_ok(bottoms: str) -> None:
 @pytest.mark.parametrize(
     ("forward", "x", "message"),
     [
-        (lambda ctx, x: jnp.log(x), np.array([1.0, -1.0, 2.0]), "top 0 has NaN, the first at [1]"),
-        (lambda ctx, x: jnp.log(x), np.array([1.0, 0.0, 2.0]), "top 0 has inf, the first at [1]"),
+        (lambda x: jnp.log(x), np.array([1.0, -1.0, 2.0]), "top 0 has NaN, the first at [1]"),
+        (lambda x: jnp.log(x), np.array([1.0, 0.0, 2.0]), "top 0 has inf, the first at [1]"),
     ],
 )
 def test_a_top_that_is_not_finite_is_named(forward: Any, x: np.ndarray, message: str) -> None:
@@ -462,7 +457,7 @@ def test_normalization_of_single_numbers_has_no_gradient() -> None:
 
 
 def test_a_registered_type_declares_that_it_stops_the_gradient() -> None:
-    report = check(lambda ctx, x: x**2, NORMAL, stops_gradient=True)
+    report = check(lambda x: x**2, NORMAL, stops_gradient=True)
     assert report.ok
     assert [row.verdict for row in report.rows] == ["ok (no gradient, as declared)"]
 
@@ -489,66 +484,66 @@ def test_a_batch_of_one_row_is_noted() -> None:
 
 
 def test_a_layer_of_labels_alone_has_a_line() -> None:
-    report = check(lambda ctx, labels: 1.0 * labels, np.arange(4), indices=Indices((0,)))
+    report = check(lambda labels: 1.0 * labels, np.arange(4), indices=Indices((0,)))
     assert report.ok
     assert [row.verdict for row in report.rows] == ["ok (no gradient: labels and indices)"]
 
 
-LIES: dict[str, tuple[Any, LayerTraits]] = {
-    "elementwise": (lambda ctx, x: x - jnp.mean(x, -1, keepdims=True), LayerTraits(elementwise=True)),
-    "elementwise: position": (lambda ctx, x: x * jnp.arange(x.shape[-1]), LayerTraits(elementwise=True)),
-    "elementwise: the whole": (lambda ctx, x: x - jnp.mean(x), LayerTraits(elementwise=True)),
-    "elementwise: the size": (lambda ctx, x: x / x.size, LayerTraits(elementwise=True)),
-    "elementwise: the shape": (lambda ctx, x: x[:, :1], LayerTraits(elementwise=True)),
-    "row_wise": (lambda ctx, x: x - jnp.mean(x, 0), LayerTraits(row_wise=True)),
-    "row_wise: the number": (lambda ctx, x: x / x.shape[0], LayerTraits(row_wise=True)),
-    "row_wise: a sum": (lambda ctx, x: jnp.sum(x), LayerTraits(row_wise=lambda ctx: True)),
-    "row_bottoms": (lambda ctx, x: x, LayerTraits(row_wise=True, row_bottoms=(1,))),
-    "counts_rows": (lambda ctx, x: jnp.mean(x), LayerTraits(counts_rows=True)),
-    "row_tops": (lambda ctx, x: x, LayerTraits(row_tops=(0,))),
-    "takes_one_image": (lambda ctx, x: x, LayerTraits(takes_one_image=True)),
-    "is_relu": (lambda ctx, x: jnp.maximum(x, 0.1 * x), LayerTraits(is_relu=lambda ctx: True)),
-    "depends_only_on_shapes": (lambda ctx, x: x, LayerTraits(depends_only_on_shapes=True)),
-    "is_identity": (lambda ctx, x: x + 1e-3, LayerTraits(is_identity=lambda ctx: True)),
-    "data_movement": (lambda ctx, x: 2 * x, LayerTraits(data_movement="some")),
-    "data_movement: all": (lambda ctx, x: x[:, 1:], LayerTraits(data_movement="all")),
-    "dtype_policy": (lambda ctx, x: 1000 * (x + 100) - 100000, LayerTraits(dtype_policy="bottoms")),
-    "accepts_integers": (lambda ctx, x: x + jnp.asarray(0.5, x.dtype), LayerTraits(accepts_integers=True)),
-    "spatial_map": (lambda ctx, x: x[:, :, 1:], LayerTraits(spatial_map="same")),
+LIES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "elementwise": (lambda x: x - jnp.mean(x, -1, keepdims=True), {"elementwise": True}),
+    "elementwise: position": (lambda x: x * jnp.arange(x.shape[-1]), {"elementwise": True}),
+    "elementwise: the whole": (lambda x: x - jnp.mean(x), {"elementwise": True}),
+    "elementwise: the size": (lambda x: x / x.size, {"elementwise": True}),
+    "elementwise: the shape": (lambda x: x[:, :1], {"elementwise": True}),
+    "row_wise": (lambda x: x - jnp.mean(x, 0), {"row_wise": True}),
+    "row_wise: the number": (lambda x: x / x.shape[0], {"row_wise": True}),
+    "row_wise: a sum": (lambda x: jnp.sum(x), {"row_wise": lambda: True}),
+    "row_bottoms": (lambda x: x, {"row_wise": True, "row_bottoms": (1,)}),
+    "counts_rows": (lambda x: jnp.mean(x), {"counts_rows": True}),
+    "row_tops": (lambda x: x, {"row_tops": (0,)}),
+    "takes_one_image": (lambda x: x, {"takes_one_image": True}),
+    "is_relu": (lambda x: jnp.maximum(x, 0.1 * x), {"is_relu": lambda: True}),
+    "depends_only_on_shapes": (lambda x: x, {"depends_only_on_shapes": True}),
+    "is_identity": (lambda x: x + 1e-3, {"is_identity": lambda: True}),
+    "data_movement": (lambda x: 2 * x, {"data_movement": "some"}),
+    "data_movement: all": (lambda x: x[:, 1:], {"data_movement": "all"}),
+    "dtype_policy": (lambda x: 1000 * (x + 100) - 100000, {"dtype_policy": "bottoms"}),
+    "accepts_integers": (lambda x: x + jnp.asarray(0.5, x.dtype), {"accepts_integers": True}),
+    "spatial_map": (lambda x: x[:, :, 1:], {"spatial_map": "same"}),
     "spatial_map: window": (
-        lambda ctx, x: x + jnp.roll(x, 1, -1),
-        LayerTraits(spatial_map="windows", window=lambda ctx, x: Window.symmetric((1, 1), (1, 1), (0, 0))),
+        lambda x: x + jnp.roll(x, 1, -1),
+        {"spatial_map": "windows", "window": lambda x: Window.symmetric((1, 1), (1, 1), (0, 0))},
     ),
     "spatial_map: the window's size": (
-        lambda ctx, x: x,
-        LayerTraits(spatial_map="windows", window=lambda ctx, x: Window.symmetric((4, 4), (1, 1), (0, 0))),
+        lambda x: x,
+        {"spatial_map": "windows", "window": lambda x: Window.symmetric((4, 4), (1, 1), (0, 0))},
     ),
     "receptive_window": (
-        lambda ctx, x: x - jnp.mean(x, (2, 3), keepdims=True),
-        LayerTraits(receptive_window=lambda ctx, x: Window.symmetric((3, 3), (1, 1), (1, 1))),
+        lambda x: x - jnp.mean(x, (2, 3), keepdims=True),
+        {"receptive_window": lambda x: Window.symmetric((3, 3), (1, 1), (1, 1))},
     ),
     "channel_affine": (
-        lambda ctx, x: 2 * x + 1,
-        LayerTraits(
-            channel_affine=ChannelAffine(
-                lambda ctx, shapes, axis, channels: axis == 1, lambda ctx, blobs: (2 * np.ones(6), np.zeros(6))
+        lambda x: 2 * x + 1,
+        {
+            "channel_affine": ChannelAffine(
+                lambda shapes, axis, channels: axis == 1, lambda blobs: (2 * np.ones(6), np.zeros(6))
             )
-        ),
+        },
     ),
     "fold_scale_bias": (
-        lambda ctx, x: 2 * x,
-        LayerTraits(fold_scale_bias=lambda ctx, blobs, factor, bias: (ctx.layer, blobs)),
+        lambda x: 2 * x,
+        {"fold_scale_bias": lambda blobs, factor, bias, *, ctx: (ctx.layer, blobs)},
     ),
-    "weight_axes": (lambda ctx, blobs, x: x * blobs[0][0], LayerTraits(weight_axes=2)),
-    "pads_rows": (lambda ctx, x: x, LayerTraits(pads_rows=True)),
+    "weight_axes": (lambda blobs, x: x * blobs[0][0], {"weight_axes": 2}),
+    "pads_rows": (lambda x: x, {"pads_rows": True}),
     "convert_stored": (
-        lambda ctx, blobs, x: x * blobs[0][0],
-        LayerTraits(convert_stored=lambda ctx, blobs: ([-blob for blob in blobs], None)),
+        lambda blobs, x: x * blobs[0][0],
+        {"convert_stored": lambda blobs: ([-blob for blob in blobs], None)},
     ),
-    "top_is_param": (lambda ctx, blobs, x: x * blobs[0][0], LayerTraits(top_is_param=True)),
-    "marks_detections": (lambda ctx, x: x[..., :4], LayerTraits(marks_detections=True)),
-    "takes_logits": (lambda ctx, x: jnp.exp(x), LayerTraits(takes_logits=True)),
-    "label_axis": (lambda ctx, x: x[:, :1], LayerTraits(label_axis=lambda ctx: 1)),
+    "top_is_param": (lambda blobs, x: x * blobs[0][0], {"top_is_param": True}),
+    "marks_detections": (lambda x: x[..., :4], {"marks_detections": True}),
+    "takes_logits": (lambda x: jnp.exp(x), {"takes_logits": True}),
+    "label_axis": (lambda x: x[:, :1], {"label_axis": lambda: 1}),
 }
 LIES_WITH_PARAMS = ("weight_axes", "convert_stored", "top_is_param")
 
@@ -556,7 +551,7 @@ LIES_WITH_PARAMS = ("weight_axes", "convert_stored", "top_is_param")
 @pytest.mark.parametrize("name", LIES)
 def test_an_untrue_trait_is_reported(name: str) -> None:
     forward, traits = LIES[name]
-    params = (lambda ctx, x: [ParamSpec((1,))]) if name in LIES_WITH_PARAMS else None
+    params = (lambda x: [ParamSpec((1,))]) if name in LIES_WITH_PARAMS else None
     report = check(forward, NORMAL, traits=traits, params=params)
     assert not report.ok
     (row,) = report.failures

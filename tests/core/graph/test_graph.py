@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import Graph, LayerType, Net, Signature, Traced
+from caffejax import Graph, Net, declare
 from caffejax.base.errors import CaffejaxError
 from caffejax.core.data import write_lmdb
 from caffejax.core.graph import build_graph, make_net_state
@@ -148,20 +148,20 @@ def test_shapes_of_equal_layers_are_inferred_once_for_all_graphs_and_sizes() -> 
     """A new size, or another type of the same name, is inferred again."""
     traced_shapes = []
 
-    def double(ctx: Any, x: Any) -> Any:
+    def double(x: Any) -> Any:
         traced_shapes.append(x.shape)
         return 2 * x
 
     text = INPUT + "".join(
         f'layer {{ name: "{name}" type: "Doubled" bottom: "x" top: "{name}" }}\n' for name in ("a", "b")
     )
-    with register_temporarily(LayerType(Signature("Doubled"), Traced(double))):
+    with register_temporarily(declare("Doubled")(double)):
         graphs = make_graph(text), make_graph(text)
         for large in [reshape_graph(original, {"x": (4, 3, 8, 6)}) for original in graphs]:
             assert large.blobs["a"].shape == large.blobs["b"].shape == (4, 3, 8, 6)
             assert reshape_graph(large, {"x": (4, 3, 6, 6)}).blobs["b"].shape == (4, 3, 6, 6)
     assert traced_shapes == [(4, 3, 6, 6), (4, 3, 8, 6)]
-    with register_temporarily(LayerType(Signature("Doubled"), Traced(lambda ctx, x: jnp.concatenate([x, x])))):
+    with register_temporarily(declare("Doubled")(lambda x: jnp.concatenate([x, x]))):
         assert make_graph(text).blobs["a"].shape == (8, 3, 6, 6)
 
 

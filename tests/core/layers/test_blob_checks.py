@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import LayerTraits, LayerType, Signature, Traced
+from caffejax import declare
 from caffejax.base.errors import CaffejaxError, LayerError
 from caffejax.core.layers import layer_type, layer_types, register_temporarily
 from caffejax.core.program import PassInputs, compute_part, make_part
@@ -159,14 +159,12 @@ class RefusalError(Exception):
 
 @pytest.mark.parametrize("error", [RefusalError, ValueError, LayerError])
 def test_types_of_other_packages_are_validated(error: type[Exception]) -> None:
-    def require_two_rows(ctx: Any, x: jax.Array) -> jax.Array:
+    def require_two_rows(x: jax.Array) -> jax.Array:
         if x.shape[0] != 2:
             raise error("takes two rows")
         return x.astype(jnp.float32)
 
-    with register_temporarily(
-        LayerType(Signature("TestPicky"), Traced(require_two_rows), traits=LayerTraits(accepts_integers=True))
-    ):
+    with register_temporarily(declare("TestPicky", accepts_integers=True)(require_two_rows)):
         net = Net(net_text("TestPicky", "", [(2, 3)]))
         assert net.forward({}, {}, {"b0": np.ones((2, 3), np.uint8)})[0]["t0"].dtype == jnp.float32
         with pytest.raises(error, match="takes two rows") as exc_info:
@@ -175,16 +173,16 @@ def test_types_of_other_packages_are_validated(error: type[Exception]) -> None:
 
 
 def test_errors_in_user_code_name_the_location() -> None:
-    def broken(ctx: Any, x: jax.Array) -> jax.Array:
+    def broken(x: jax.Array) -> jax.Array:
         return {}["k"]  # type: ignore[no-any-return]
 
-    def branching(ctx: Any, x: jax.Array) -> jax.Array:
+    def branching(x: jax.Array) -> jax.Array:
         return x if x[0, 0] > 0 else -x
 
-    def helping(ctx: Any, x: jax.Array) -> jax.Array:
+    def helping(x: jax.Array) -> jax.Array:
         return (lambda x, y: x + y)(x)  # type: ignore[call-arg]
 
-    def indexing(ctx: Any, x: jax.Array) -> jax.Array:
+    def indexing(x: jax.Array) -> jax.Array:
         return x * (1.0, 2.0)[7]  # type: ignore[misc]
 
     branching_error = jax.errors.TracerBoolConversionError
@@ -193,7 +191,7 @@ def test_errors_in_user_code_name_the_location() -> None:
     )
     for forward, error_class in cases:
         with (
-            register_temporarily(LayerType(Signature("TestBroken"), Traced(forward))),
+            register_temporarily(declare("TestBroken")(forward)),
             pytest.raises(error_class) as exc_info,
         ):
             Net(net_text("TestBroken", "", [(2, 3)]))
@@ -206,12 +204,12 @@ def test_errors_in_user_code_name_the_location() -> None:
 
 def test_functions_that_cannot_be_called_are_explained() -> None:
     with (
-        register_temporarily(LayerType(Signature("TestBroken"), Traced(lambda ctx, blobs, x: x))),
+        register_temporarily(declare("TestBroken")(lambda a, x: x)),
         pytest.raises(TypeError, match="missing 1 required positional argument: 'x'") as exc_info,
     ):
         Net(net_text("TestBroken", "", [(2, 3)]))
     notes = "".join(exc_info.value.__notes__)
-    assert "functions take (ctx, *bottoms), and (ctx, blobs, *bottoms) if it has params" in notes
+    assert "functions take `p`, `params`, the bottoms and keywords" in notes
     assert "layer 'layer' (TestBroken)" in notes
 
 

@@ -20,51 +20,45 @@ import pytest
 from caffejax import (
     CaffejaxError,
     Context,
-    Gradient,
-    HostFunction,
     Indices,
     LayerDefinition,
     LayerError,
-    LayerTraits,
     LayerType,
     Net,
     ParamSpec,
-    PerLayer,
-    Signature,
-    Traced,
+    declare,
     register,
 )
-from caffejax.core.layers import layer_types, register_temporarily, registry
+from caffejax.core.layers import Traced, layer_types, register_temporarily, registry
 
 INPUT_LAYER = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }'
 CUSTOM_LAYER = 'layer { name: "own" type: "Own" bottom: "x" top: "y" }'
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
-ELEMENTWISE = LayerTraits(elementwise=True)
 
 
-def scale_by_blob(ctx: Context, blobs: Any, x: jax.Array) -> jax.Array:
-    return jnp.tanh(blobs[0] * x)
+def scale_by_param(params: Any, x: jax.Array) -> jax.Array:
+    return jnp.tanh(params["0"] * x)
 
 
-def scale_params(ctx: Context, x: Any) -> list[ParamSpec]:
+def scale_params(x: Any) -> list[ParamSpec]:
     return [ParamSpec((1,), value=np.full(1, 2.0))]
 
 
-def count_passes(ctx: Context, blobs: Any, x: jax.Array) -> Any:
-    return x + 0 * blobs[0], (blobs[0] + x.shape[0],)
+def count_passes(x: jax.Array, *, state: Any) -> Any:
+    return x + 0 * state["0"], {"0": state["0"] + x.shape[0]}
 
 
-def count_params(ctx: Context, x: Any) -> list[ParamSpec]:
+def count_params(x: Any) -> list[ParamSpec]:
     return [ParamSpec((1,), learnable=False)]
 
 
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
 def test_elementwise_layers_may_have_params_and_state(kernels: Any) -> None:
-    for implementation in (
-        Traced(scale_by_blob, params=scale_params),
-        Traced(count_passes, params=count_params, stateful=True),
+    for own in (
+        declare("Own", params=scale_params, elementwise=True)(scale_by_param),
+        declare("Own", params=count_params, stateful=True, elementwise=True)(count_passes),
     ):
-        with register_temporarily(LayerType(Signature("Own"), implementation, traits=ELEMENTWISE)):
+        with register_temporarily(own):
             net = Net(INPUT_LAYER + CUSTOM_LAYER, kernels=kernels)
             params, state = net.init(jax.random.key(0))
             blobs, new_state = net.forward(params, state, {"x": X})
@@ -76,8 +70,9 @@ def test_elementwise_layers_may_have_params_and_state(kernels: Any) -> None:
 
 
 def test_elementwise_layers_may_run_on_the_host() -> None:
-    implementation = HostFunction(lambda ctx, x: np.sin(x), lambda ctx, x: [x.shape])
-    with register_temporarily(LayerType(Signature("Own"), implementation, traits=ELEMENTWISE)):
+    with register_temporarily(
+        declare("Own", on_host=True, top_shapes=lambda x: [x.shape], elementwise=True)(lambda x: np.sin(x))
+    ):
         np.testing.assert_allclose(
             Net(INPUT_LAYER + CUSTOM_LAYER).forward({}, {}, {"x": X})[0]["y"], np.sin(X), rtol=1e-6
         )
@@ -86,14 +81,15 @@ def test_elementwise_layers_may_run_on_the_host() -> None:
 def test_types_made_for_one_layer_are_released_with_their_net() -> None:
     forward_refs: list[weakref.ref[Any]] = []
 
-    def make(ctx: Context, definition: LayerDefinition) -> LayerType:
-        def forward(ctx: Context, x: jax.Array) -> jax.Array:
+    @declare("Own", per_layer=True)
+    def make(definition: LayerDefinition, *, ctx: Context) -> LayerType:
+        def forward(x: jax.Array) -> jax.Array:
             return 2 * x
 
         forward_refs.append(weakref.ref(forward))
         return replace(ctx.type, implementation=Traced(forward))
 
-    with register_temporarily(LayerType(Signature("Own"), PerLayer(make))):
+    with register_temporarily(make):
         net = Net(INPUT_LAYER + CUSTOM_LAYER)
         np.testing.assert_array_equal(net.apply({}, {}, {"x": X})[0]["y"], 2 * X)
         np.testing.assert_array_equal(net.forward({}, {}, {"x": X})[0]["y"], 2 * X)
@@ -110,8 +106,7 @@ def test_state_does_not_count_padding_rows() -> None:
         + 'layer { name: "filter" type: "Filter" bottom: "x" bottom: "w" top: "z" }'
         + 'layer { name: "own" type: "Own" bottom: "z" top: "y" }'
     )
-    implementation = Traced(count_passes, params=count_params, stateful=True)
-    with register_temporarily(LayerType(Signature("Own"), implementation, traits=LayerTraits(row_wise=True))):
+    with register_temporarily(declare("Own", params=count_params, stateful=True, row_wise=True)(count_passes)):
         net = Net(text)
         params, state = net.init(jax.random.key(0))
         _, state = net.apply(params, state, {"x": X, "w": np.array([1, 0, 1, 1], np.float32)})
@@ -119,28 +114,28 @@ def test_state_does_not_count_padding_rows() -> None:
 
 
 def make_invalid_types() -> dict[str, tuple[LayerType, str]]:
-    def make_traced_type(forward: Any = lambda ctx, *arrays: arrays[-1], **options: Any) -> LayerType:
-        return LayerType(Signature("Own"), Traced(forward, **options))
+    def make_traced_type(forward: Any = lambda *arrays: arrays[-1], **options: Any) -> LayerType:
+        return declare("Own", **options)(forward).type
 
     def make_per_layer_type(result: Any) -> LayerType:
-        return LayerType(Signature("Own"), PerLayer(lambda ctx, definition: result))
+        return declare("Own", per_layer=True)(lambda definition: result).type
 
     def make_type_with_params(*specs: Any) -> LayerType:
-        return make_traced_type(params=lambda ctx, x: list(specs))
+        return make_traced_type(params=lambda x: list(specs))
 
     state = ParamSpec((1,), learnable=False, persistent=False)
     return {
         "no top": (
-            make_traced_type(lambda ctx, x: None),
+            make_traced_type(lambda x: None),
             "forward must return an array, or a tuple with an array for each top, not None",
         ),
         "no type": (make_per_layer_type(None), "PerLayer.make must return a LayerType, not None"),
         "half a type": (
-            make_per_layer_type(Traced(scale_by_blob)),
+            make_per_layer_type(Traced(scale_by_param)),
             "PerLayer.make must return a LayerType, not Traced",
         ),
         "no list": (
-            make_traced_type(params=lambda ctx, x: ParamSpec((1,))),
+            make_traced_type(params=lambda x: ParamSpec((1,))),
             "params must return a list of ParamSpecs, not a value of type ParamSpec",
         ),
         "no spec": (make_type_with_params((1,)), r"params must list ParamSpecs, not \(1,\)"),
@@ -177,11 +172,15 @@ def test_invalid_param_specs_raise(spec: Any, message: str) -> None:
 def test_invalid_declarations_raise() -> None:
     with (
         pytest.raises(ValueError, match="LayerParameter has no field 'own_param'"),
-        register_temporarily(LayerType(Signature("Own", param="own_param"), Traced(scale_by_blob))),
+        register_temporarily(declare("Own", param="own_param")(scale_by_param)),
     ):
         pass
-    with pytest.raises(ValueError, match=r"dtype_policy must be one of .*'products'.*, not 'product'"):
-        LayerTraits(dtype_policy="product")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"'Own': dtype_policy must be one of .*'products'.*, not 'product'"):
+        declare("Own", dtype_policy="product")(scale_by_param)
+    with pytest.raises(TypeError, match="'Own': there is no field 'rowwise'; did you mean 'row_wise'"):
+        register("Own", rowwise=True)(scale_by_param)
+    with pytest.raises(AttributeError, match="no field 'backwards'; did you mean 'backward'"):
+        declare("Own")(scale_by_param).backwards(scale_by_param)
     with pytest.raises(ValueError, match="`gathers` need `num_classes`"):
         Indices((0,), gathers=True)
 
@@ -189,53 +188,51 @@ def test_invalid_declarations_raise() -> None:
 def test_notebook_cell_replaces_only_types_of_the_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"_types": layer_types(), "_aliases": {}, "_modules": {}}.items():
         monkeypatch.setattr(registry, name, value)
-    cell = (
-        "from caffejax import LayerType, Signature, Traced, register\n"
-        "register(LayerType(Signature(name, aliases=aliases), Traced(forward)))"
-    )
+    cell = "from caffejax import register\nregister(name, aliases=aliases)(forward)"
     names: dict[str, Any] = {"__name__": "__main__"}
     for factor in (2, 3):
-        exec(cell, names | {"name": "Own", "aliases": ("Ours",), "forward": lambda ctx, x, by=factor: by * x})
+        exec(cell, names | {"name": "Own", "aliases": ("Ours",), "forward": lambda x, by=factor: by * x})
     net = Net(INPUT_LAYER + CUSTOM_LAYER.replace('"Own"', '"Ours"'))
     np.testing.assert_array_equal(net.apply({}, {}, {"x": X})[0]["y"], 3 * X)
     with pytest.raises(ValueError, match="'ReLU' is already registered"):
-        exec(cell, names | {"name": "ReLU", "aliases": (), "forward": scale_by_blob})
+        exec(cell, names | {"name": "ReLU", "aliases": (), "forward": scale_by_param})
 
 
 def test_backward_rule_with_too_few_gradients_raises() -> None:
-    layer_type = LayerType(
-        Signature("Own"), Traced(scale_by_blob, params=scale_params), Gradient(lambda ctx, blobs, x, *, y, dy: ((), dy))
-    )
-    with register_temporarily(layer_type):
+    own = declare("Own", params=scale_params, backward=lambda params, x, *, y, dy: ((), dy))(scale_by_param)
+    with register_temporarily(own):
         net = Net(INPUT_LAYER + CUSTOM_LAYER, backward="rules")
         params, _ = net.init(jax.random.key(0))
-        with pytest.raises(LayerError, match="a gradient for each blob: 1 in all, not 0"):
+        with pytest.raises(LayerError, match="a gradient for each param: 1 in all, not 0"):
             jax.grad(lambda p: net.apply(p, {}, {"x": X})[0]["y"].sum())(params)
 
 
-@pytest.mark.parametrize(
-    ("layer_type", "message"),
-    [
-        (lambda x: x, "must be a LayerType, not"),
-        (
-            LayerType(Signature("Slip"), Traced(lambda ctx, x: x), LayerTraits(row_wise=True)),  # type: ignore[arg-type]
-            r"the gradient of a LayerType cannot be .*LayerTraits.*; pass traits=LayerTraits\(\.\.\.\)",
-        ),
-        (LayerType("Slip", Traced(lambda ctx, x: x)), "the signature of a LayerType cannot be"),  # type: ignore[arg-type]
-    ],
-)
-def test_parts_in_the_wrong_place_are_refused(layer_type: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        register(layer_type)
+def test_functions_may_be_declared_after_use() -> None:
+    own = declare("Own", params=scale_params)(scale_by_param)
+    assert own({"0": 1.0}, X).shape == X.shape
+    assert own.type.gradient.backward is None
+
+    @own.backward
+    def rule(params: Any, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> Any:
+        slope = dy * (1 - y * y)
+        return {"0": jnp.sum(slope * x)[None]}, slope * params["0"]
+
+    with register_temporarily(own):
+        gradients = {}
+        for backward in ("rules", "autodiff"):
+            net = Net(INPUT_LAYER + CUSTOM_LAYER, backward=backward)
+            params, _ = net.init(jax.random.key(0))
+            gradients[backward] = jax.grad(lambda p, net=net: net.apply(p, {}, {"x": X})[0]["y"].sum())(params)
+    np.testing.assert_allclose(gradients["rules"]["own"]["0"], gradients["autodiff"]["own"]["0"], rtol=1e-5)
 
 
 def test_fillers_may_be_functions_of_a_key_and_a_shape() -> None:
-    def params(ctx: Any, x: jax.Array) -> list[ParamSpec]:
+    def params(x: jax.Array) -> list[ParamSpec]:
         orthogonal = ParamSpec((3, 3), filler=jax.nn.initializers.orthogonal(), name="weight")
         return [orthogonal, ParamSpec((3,), filler=lambda key, shape: jnp.full(shape, 2.0), name="bias")]
 
-    implementation = Traced(lambda ctx, blobs, x: x @ blobs[0] + blobs[1], params=params)
-    with register_temporarily(LayerType(Signature("Own"), implementation)):
+    own = declare("Own", params=params)(lambda params, x: x @ params["weight"] + params["bias"])
+    with register_temporarily(own):
         net = Net(INPUT_LAYER + CUSTOM_LAYER)
         weight, bias = (net.init(jax.random.key(1)).params["own"][name] for name in ("weight", "bias"))
         assert not np.array_equal(weight, net.init(jax.random.key(2)).params["own"]["weight"])
@@ -247,10 +244,8 @@ def test_fillers_that_are_wrong_are_refused() -> None:
     for filler in ("xavier", 0.1):
         with pytest.raises(LayerError, match=f"must be a FillerParameter, such as .*, not {filler!r}"):
             ParamSpec((3,), filler=filler)
-    implementation = Traced(
-        lambda ctx, blobs, x: x, params=lambda ctx, x: [ParamSpec((3,), filler=lambda key, shape: jnp.ones(2))]
-    )
-    with register_temporarily(LayerType(Signature("Own"), implementation)):
+    specs = [ParamSpec((3,), filler=lambda key, shape: jnp.ones(2))]
+    with register_temporarily(declare("Own", params=lambda x: specs)(lambda params, x: x)):
         net = Net(INPUT_LAYER + CUSTOM_LAYER)
         with pytest.raises(
             LayerError, match=r"layer 'own' \(Own\): its filler returned values of shape \(2,\), not \(3,\)"
@@ -273,8 +268,8 @@ def test_settings_may_be_a_dataclass_read_from_param_str() -> None:
         )
         return net.graph.layer("own").context.settings
 
-    scaled = Traced(lambda ctx, x: x * ctx.settings.factor)
-    with register_temporarily(LayerType(Signature("Own", param="python_param"), scaled, settings=PowerSettings)):
+    own = declare("Own", param="python_param", settings=PowerSettings)(lambda p, x: x * p.factor)
+    with register_temporarily(own):
         assert check("") == PowerSettings()
         assert check("factor: 2.5") == PowerSettings(2.5)
         assert check("{'factor': 3.0, 'sizes': (1, 2)}") == PowerSettings(3.0, (1, 2))
@@ -291,12 +286,11 @@ def test_settings_that_cannot_be_read_are_refused() -> None:
     class WithoutDefault:
         factor: float
 
-    traced = Traced(lambda ctx, x: x)
-    with pytest.raises(ValueError, match=r"write Signature\(..., param=\"python_param\"\)"):
-        register(LayerType(Signature("Slip"), traced, settings=PowerSettings))
+    with pytest.raises(ValueError, match='declare the type with param="python_param"'):
+        register("Slip", settings=PowerSettings)(lambda p, x: x)
     for settings in (WithoutDefault, int):
         with pytest.raises(TypeError, match="must be a function, or a dataclass whose fields have defaults"):
-            register(LayerType(Signature("Slip", param="python_param"), traced, settings=settings))
+            register("Slip", param="python_param", settings=settings)(lambda p, x: x)
 
 
 def test_a_module_that_is_reloaded_replaces_its_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,8 +299,8 @@ def test_a_module_that_is_reloaded_replaces_its_types(tmp_path: Path, monkeypatc
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     text = """
-from caffejax import LayerType, Signature, Traced, register
-register(LayerType(Signature("Own", aliases=("Ours",)), Traced(lambda ctx, x: {factor} * x)))
+from caffejax import register
+register("Own", aliases=("Ours",))(lambda x: {factor} * x)
 """
     file = tmp_path / "reloaded_layers.py"
     file.write_text(text.format(factor=2))

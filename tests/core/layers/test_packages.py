@@ -73,8 +73,8 @@ def add_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 
 
 REGISTER = """
-from caffejax import LayerType, Signature, Traced, register
-register(LayerType(Signature("{name}"), Traced(lambda ctx, x: x)))
+from caffejax import register
+register("{name}")(lambda x: x)
 """
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import LayerType, Signature, Traced
+from caffejax import declare
 from caffejax.core.layers import dispatch, register_temporarily
 from caffejax.core.program.net import Net
 from caffejax.core.schema.caffe_pb2 import BlobProto
@@ -59,7 +59,7 @@ def test_equal_random_layers_sample_different_values() -> None:
 
 
 def test_types_of_other_packages_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    with register_temporarily(LayerType(Signature("TestSquare"), Traced(lambda ctx, x: x * x))):
+    with register_temporarily(declare("TestSquare")(lambda x: x * x)):
         assert count_traces(monkeypatch, Net(make_stack(5, "TestSquare"), kernels="reference")) == 1
 
 

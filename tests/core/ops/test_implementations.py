@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 from caffejax.core.ops import implementations
-from caffejax.core.ops.implementations import cpu_form, declare_provider, find_form, register, registered_operations
+from caffejax.core.ops.implementations import (
+    cpu_form,
+    declare_provider,
+    find_form,
+    register_forms,
+    registered_operations,
+)
 from caffejax.core.ops.matmul import matmul_rows
 
 
@@ -31,8 +37,8 @@ def test_every_registered_name_is_a_function() -> None:
 
 @pytest.mark.usefixtures("table")
 def test_a_form_is_found_by_operation_and_platform() -> None:
-    register("cpu", {"double": f"{__name__}:double"})
-    register("host", {double: np.add})
+    register_forms("cpu", {"double": f"{__name__}:double"})
+    register_forms("host", {double: np.add})
     assert find_form("double") is double
     assert find_form(double, "host") is np.add
     assert find_form("double", "host") is find_form("halve") is None
@@ -42,7 +48,7 @@ def test_a_form_is_found_by_operation_and_platform() -> None:
 def test_the_plain_form_computes_what_no_form_supports() -> None:
     run = cpu_form("half of even", double, factor=3)
     assert run(5) == 15
-    register("cpu", {"half of even": lambda x, factor: x // 2 if x % 2 == 0 else None})
+    register_forms("cpu", {"half of even": lambda x, factor: x // 2 if x % 2 == 0 else None})
     assert (run(4), run(5)) == (2, 15)
 
 
@@ -51,7 +57,7 @@ def test_a_provider_is_imported_when_the_table_is_read_and_may_be_absent(monkeyp
     monkeypatch.setattr(implementations, "_PROVIDERS", [])
     declare_provider("caffejax.core.no_such_room")
     assert find_form("nothing") is None
-    register("cpu", {"absent": "caffejax.core.no_such_room:f"})
+    register_forms("cpu", {"absent": "caffejax.core.no_such_room:f"})
     with pytest.raises(ModuleNotFoundError):
         find_form("absent")
 
@@ -95,7 +101,7 @@ def test_a_provider_whose_import_was_interrupted_is_imported_again(
 ) -> None:
     text = "import os\nif not os.path.exists('seen'):\n    open('seen', 'w').close()\n    raise KeyboardInterrupt\n"
     (tmp_path / "interrupted_room.py").write_text(
-        f"{text}from caffejax.core.ops.implementations import register\nregister('cpu', {{'found late': len}})\n"
+        f"{text}from caffejax.core.ops.implementations import register_forms\nregister_forms('cpu', {{'found late': len}})\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import caffejax
-from caffejax import CaffejaxError, CallerInput, LayerType, Net, Signature, Traced, register_temporarily
-from caffejax.core.layers import Variants, layer_types
+from caffejax import CaffejaxError, LayerType, Net, declare, register_temporarily
+from caffejax.core.layers import CallerInput, Variants, layer_types
 from caffejax.core.layers.row_padding import strip_padding
 from caffejax.core.schema.caffe_pb2 import LayerParameter, LRNParameter
 from golden_cases import ACCEPTED_CASES, format_case_id, is_fork_case
@@ -155,7 +155,7 @@ def test_python_layers_are_functions(python_layer: Any) -> None:
 
 
 def test_a_users_type_is_a_function() -> None:
-    with register_temporarily(LayerType(Signature("Thrice"), Traced(lambda ctx, x: 3 * x))):
+    with register_temporarily(declare("Thrice")(lambda x: 3 * x)):
         np.testing.assert_array_equal(caffejax.layer("Thrice")(X), 3 * X)
 
 
@@ -283,7 +283,7 @@ def test_types_that_compute_nothing_are_refused() -> None:
     for source in sources:
         with pytest.raises(CaffejaxError, match=rf"'{source.name}' computes nothing.*or use caffejax\.Net"):
             caffejax.layer(source.name)
-    source = LayerType(Signature("Mine", bottoms=0), CallerInput(lambda ctx: [(3,)]))
+    source = declare("Mine", CallerInput(lambda: [(3,)]), bottoms=0)
     with register_temporarily(source), pytest.raises(CaffejaxError, match="'Mine' computes nothing"):
         caffejax.layer("Mine")
 

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import LayerTraits, LayerType, Net, Signature, Traced, pycaffe
+from caffejax import Net, declare, pycaffe
 from caffejax.core.layers import register_temporarily
 
 NET = """
@@ -28,7 +27,7 @@ HOST = """
 """
 
 
-def select_rows(ctx: Any, x: jax.Array) -> jax.Array:
+def select_rows(x: jax.Array) -> jax.Array:
     """Rows whose first number is not negative."""
     valid = x[:, 0] >= 0
     return jnp.where(jnp.sort(valid, descending=True)[:, None], x[jnp.argsort(~valid, stable=True)], -1.0)
@@ -36,7 +35,7 @@ def select_rows(ctx: Any, x: jax.Array) -> jax.Array:
 
 @pytest.fixture(autouse=True)
 def found_type() -> Iterator[None]:
-    with register_temporarily(LayerType(Signature("Found"), Traced(select_rows), traits=LayerTraits(pads_rows=True))):
+    with register_temporarily(declare("Found", pads_rows=True)(select_rows)):
         yield
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, get_step_names, make_in_place_layer
 
-from caffejax import LayerTraits, LayerType, Net, Signature, Traced
-from caffejax.core.layers import ChannelAffine, Context, register_temporarily
+from caffejax import Net, declare
+from caffejax.core.layers import ChannelAffine, register_temporarily
 from caffejax.core.program import make_unfused_schedule
 from caffejax.core.program.schedule import fuse, split_at_host_layers, unfuse
 
@@ -43,20 +43,17 @@ def test_fusible_layers_become_one_step(text: str, phase: Any, options: Any, exp
 
 
 def test_registered_layers_are_fused_by_their_traits() -> None:
-    def double(ctx: Context, x: jax.Array) -> jax.Array:
+    def double(x: jax.Array) -> jax.Array:
         return 2 * x
 
-    def applies(ctx: Context, shapes: Any, axis: int, channels: int) -> bool:
+    def applies(shapes: Any, axis: int, channels: int) -> bool:
         return axis == 1
 
-    def factor_and_bias(ctx: Context, blobs: Any) -> Any:
+    def factor_and_bias(blobs: Any) -> Any:
         return jnp.full(4, 2.0), jnp.zeros(4)
 
-    traits = LayerTraits(channel_affine=ChannelAffine(applies, factor_and_bias))
-    doubling = LayerType(Signature("TestDouble"), Traced(double), traits=traits)
-    relu = LayerType(
-        Signature("TestRectify"), Traced(lambda ctx, x: jnp.maximum(x, 0)), traits=LayerTraits(is_relu=bool)
-    )
+    doubling = declare("TestDouble", channel_affine=ChannelAffine(applies, factor_and_bias))(double)
+    relu = declare("TestRectify", is_relu=lambda: True)(lambda x: jnp.maximum(x, 0))
     with register_temporarily(doubling), register_temporarily(relu):
         text = INPUT + CONVOLUTION + make_in_place_layer("TestDouble") + make_in_place_layer("TestRectify")
         fast, plain = Net(text), Net(text, kernels="reference")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import caffejax
-from caffejax import LayerType, Signature, Traced
+from caffejax import declare
 from caffejax.base.errors import GraphError
 from caffejax.core.layers import layer_types, register_temporarily
 
@@ -23,7 +23,7 @@ net_param {
 
 
 def test_without_a_rule_a_layer_trains_by_autodiff():
-    with register_temporarily(LayerType(Signature("TestCube"), Traced(lambda ctx, x: x**3))):
+    with register_temporarily(declare("TestCube")(lambda x: x**3)):
         solver = caffejax.Solver(SOLVER % "TestCube")
         solver.step(1)
         params = solver.train_state.params["ip"]

@@ -9,7 +9,7 @@ import jax
 import pytest
 
 from caffejax import CaffejaxError, GraphError, Net
-from caffejax.core.layers import LayerType, Signature, Traced
+from caffejax.core.layers import declare
 from caffejax.core.layers.registry import register_temporarily
 from caffejax.export import BatchError, make_inference_model
 from caffejax.export.onnx import export_onnx, write_onnx
@@ -65,7 +65,7 @@ def test_a_refused_net_is_explained_and_nothing_is_written(
 
 
 def test_an_unsupported_jax_function_names_the_layer() -> None:
-    unsupported_type = LayerType(Signature("Odd"), Traced(lambda ctx, x: jax.scipy.special.erfinv(x)))
+    unsupported_type = declare("Odd")(lambda x: jax.scipy.special.erfinv(x))
     text = f'{DATA} layer {{ name: "odd" type: "Odd" bottom: "data" top: "x" }}'
     with register_temporarily(unsupported_type):
         net = Net(text)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from caffejax import forks
-from caffejax.core.layers import layer_types, packages, type_of
+from caffejax.core.layers import declare, layer_types, packages, type_of
 from caffejax.core.layers.registry import plain_type, register_variants
-from caffejax.core.layers.types import LayerType, Signature, Traced, Variants
+from caffejax.core.layers.types import Variants
 from caffejax.core.schema.caffe_pb2 import LayerParameter
 
 REPOSITORY = Path(__file__).parents[3]
@@ -187,7 +187,7 @@ def test_the_first_variant_is_plain() -> None:
 
 
 def test_a_variant_has_the_name_of_its_type() -> None:
-    other = LayerType(Signature("Other"), Traced(lambda ctx, x: x))
+    other = declare("Other")(lambda x: x).type
     before = layer_types()["ReLU"]
     with pytest.raises(ValueError, match="all variants of layer type 'ReLU' must have this name, not 'Other'"):
         register_variants("ReLU", lambda layer: None, {"other": other}, "It never is.")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from caffejax import Signature, Traced, register_temporarily
+from caffejax import declare, register_temporarily
 from caffejax.cli import main
 from caffejax.core.layers import LayerType, layer_types
 from caffejax.core.schema import caffe_pb2, fork_fields
@@ -51,10 +51,10 @@ def test_each_field_comment_belongs_to_a_field() -> None:
 
 
 def test_a_type_without_a_docstring_is_said_to_have_no_description(capsys: pytest.CaptureFixture[str]) -> None:
-    def same(ctx: Any, x: Any) -> Any:
+    def same(x: Any) -> Any:
         return x
 
-    def documented(ctx: Any, x: Any) -> Any:
+    def documented(x: Any) -> Any:
         """Return the bottom."""
         return x
 
@@ -62,7 +62,7 @@ def test_a_type_without_a_docstring_is_said_to_have_no_description(capsys: pytes
         (same, "No description: the function that computes it has no docstring."),
         (documented, "Ret"),
     ):
-        with register_temporarily(LayerType(Signature("Same"), Traced(forward))):
+        with register_temporarily(declare("Same")(forward)):
             assert main(["layers", "Same"]) == 0
         assert capsys.readouterr().out.startswith(f"Same\n\n{text}")
 

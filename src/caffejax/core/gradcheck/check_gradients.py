@@ -22,7 +22,7 @@ from ...base.variables import Variables
 from ..checkpoints.load_save import load_weights
 from ..data.synthetic_inputs import complete_inputs
 from ..graph import Graph, Layer
-from ..layers import LayerType
+from ..layers import Declaration, LayerType
 from ..layers.context import Phase
 from ..layers.dispatch import Arrays
 from ..program import Part, PassInputs, PassOutputs, Values, make_unfused_schedule, run_schedule, split_by_layer
@@ -452,7 +452,7 @@ def _unravel(flat_index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def check_gradients(
-    net_or_layer: Net | LayerType | str | Callable[..., Any],
+    net_or_layer: Net | LayerType | Declaration[..., Any] | str | Callable[..., Any],
     param: str | LayerParameter = "",
     *,
     bottoms: Sequence[Any] = (),

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...base.errors import LayerError, require
 from ...base.variables import Variables
-from ..layers import Context, LayerType
+from ..layers import Context, Declaration, LayerType
 from ..layers.context import Phase
 from ..layers.dispatch import Arrays, backward, call, forward
 from ..program.layer_function import make_layer_net, name_blobs, parse_layer
@@ -167,7 +167,7 @@ def rule_gradients(case: Case) -> list[np.ndarray]:
 
 
 def single_layer_net(
-    type_or_name: LayerType | str | Callable[..., Any],
+    type_or_name: LayerType | Declaration[..., Any] | str | Callable[..., Any],
     param: str | LayerParameter,
     bottoms: Sequence[Any],
     blobs: Sequence[Any] | None,

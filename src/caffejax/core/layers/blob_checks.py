@@ -129,7 +129,9 @@ def wrap_layer_errors(layer_type: LayerType, bottoms: Sequence[Any]) -> Iterator
             raise
         if not _is_of_this_package(layer_type):
             if isinstance(error, TypeError) and not format_user_frame(error):  # the call itself failed
-                error.add_note("a type's functions take (ctx, *bottoms), and (ctx, blobs, *bottoms) if it has params")
+                error.add_note(
+                    "a type's functions take `p`, `params`, the bottoms and keywords; see `caffejax.register`"
+                )
             raise
         explanation = _explain(error, bottoms)
         raise LayerError(f"cannot take {format_bottoms(bottoms)}: {explanation}{format_user_frame(error)}") from error

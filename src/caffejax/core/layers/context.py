@@ -249,16 +249,17 @@ def call_with(
     return function(*map(first.__getitem__, first_names), *arguments, **keywords)
 
 
-def read_parameters(function: Callable[..., Any]) -> tuple[Sequence[str], Sequence[str]]:
+def read_parameters(function: Any) -> tuple[Sequence[str], Sequence[str]]:
     """Return which of `p`, `params` and `blobs` a function takes first, and the names of its keyword-only parameters."""
     code = getattr(function, "__code__", None)
     if code is None or hasattr(function, "__wrapped__") or hasattr(function, "__self__"):
         parameters = list(inspect.signature(function).parameters.values())
         names = [x.name for x in parameters if x.kind is x.POSITIONAL_OR_KEYWORD]
-        keyword_names: Sequence[str] = [x.name for x in parameters if x.kind is x.KEYWORD_ONLY and x.default is x.empty]
+        keyword_names = [x.name for x in parameters if x.kind is x.KEYWORD_ONLY and x.default is x.empty]
     else:
-        end = code.co_argcount + code.co_kwonlyargcount
-        names, keyword_names = list(code.co_varnames[: code.co_argcount]), code.co_varnames[code.co_argcount : end]
+        end, defaults = code.co_argcount + code.co_kwonlyargcount, function.__kwdefaults__ or {}
+        names = list(code.co_varnames[: code.co_argcount])
+        keyword_names = [name for name in code.co_varnames[code.co_argcount : end] if name not in defaults]
     return [*takewhile(("p", "params", "blobs").__contains__, names[:2])], keyword_names
 
 

@@ -27,7 +27,7 @@ from dataclasses import fields as list_fields
 from dataclasses import replace
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from ...base.errors import did_you_mean
+from ...base.errors import describe_type, did_you_mean
 from . import registry
 from .types import (
     Gradient,
@@ -48,6 +48,7 @@ Q = TypeVar("Q")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OWN_FIELDS = ("settings", "check")
+_FUNCTIONS = ("params", "top_shapes", "backward", "settings", "check", "count_fusible", "fused", "window", "traced")
 _PARTS = {"signature": Signature, "gradient": Gradient, "traits": LayerTraits, "docs": LayerDocs}
 _PARTS_OF_FIELDS = {
     **{f.name: "implementation" for kind in (Traced, HostFunction) for f in list_fields(kind) if f.name != "forward"},
@@ -191,6 +192,8 @@ def _no_function(*args: Any, **kwargs: Any) -> Any:
 def _with_fields(layer_type: LayerType, fields: dict[str, Any]) -> LayerType:
     changes: dict[str, dict[str, Any]] = {}
     for field, value in fields.items():
+        if field in _FUNCTIONS and value is not None and not callable(value):
+            raise TypeError(f"layer type '{layer_type.name}': {field} must be a function, not {describe_type(value)}")
         changes.setdefault(_PARTS_OF_FIELDS.get(field, ""), {})[field] = value
     own_changes = changes.pop("", {})
     try:

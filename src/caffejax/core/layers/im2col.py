@@ -8,12 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from caffejax.core.layers.convolution import ConvolutionSettings
-
 from ...base.errors import require
 from ..ops.window import Window
 from .context import Shape
-from .convolution import convolution_output_size, read_convolution
+from .convolution import ConvolutionSettings, convolution_output_size, read_convolution
 from .declaration import register
 from .helpers import canonical_axis, is_after_first_axis
 

@@ -17,22 +17,27 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from ...base.errors import UNKNOWN_TYPE, GraphError, describe_type, did_you_mean
+from ...base.errors import UNKNOWN_TYPE, GraphError, did_you_mean
 from ..schema.caffe_pb2 import LayerParameter
 from ..schema.fork_fields import sets_fork_field
 from .packages import iterate_packages, list_own_packages
 from .types import (
-    Gradient,
-    Implementation,
-    LayerDocs,
-    LayerTraits,
     LayerType,
     Signature,
     Variants,
     unite_signatures,
 )
+
+
+class HasType(Protocol):
+    """A declaration of a type."""
+
+    @property
+    def type(self) -> LayerType:
+        """The type."""
+
 
 PLAIN = "BVLC's"  # the name of Caffe's own form among the variants of its type
 _INDEX_PATH = Path(__file__).with_name("index.json")
@@ -132,8 +137,13 @@ def is_builtin(layer_type: LayerType) -> bool:
 
 
 @contextlib.contextmanager
-def register_temporarily(layer_type: LayerType) -> Iterator[LayerType]:
-    """Register a layer type in a `with` block, where it replaces any type of the same name, and yield the type."""
+def register_temporarily(layer_type: LayerType | HasType) -> Iterator[LayerType]:
+    """Register a layer type in a `with` block, where it replaces any type of the same name, and yield the type.
+
+    The type may be given by its declaration.
+    """
+    if not isinstance(layer_type, LayerType):
+        layer_type = layer_type.type
     validate(layer_type)
     _import_all()  # in the block, the module of a type with this name could not register it
     previous = _types.get(layer_type.name)
@@ -147,25 +157,8 @@ def register_temporarily(layer_type: LayerType) -> Iterator[LayerType]:
             _types[layer_type.name] = previous
 
 
-_FIELDS: Mapping[str, Any] = {
-    "signature": Signature,
-    "implementation": Implementation,
-    "gradient": Gradient,
-    "traits": LayerTraits,
-    "docs": LayerDocs,
-}
-
-
-def validate(layer_type: Any) -> None:
-    """Raise an error with the type's name if its parts contradict each other, or have the wrong types."""
-    if not isinstance(layer_type, LayerType):
-        raise TypeError(f"a layer type must be a LayerType, not {describe_type(layer_type)}")
-    for field, expected in _FIELDS.items():
-        value = getattr(layer_type, field)
-        if not isinstance(value, expected):
-            part = next((name for name, kind in _FIELDS.items() if isinstance(value, kind)), None)
-            hint = f"; pass {part}={type(value).__name__}(...)" if part else ""
-            raise TypeError(f"the {field} of a LayerType cannot be {describe_type(value)}{hint}")
+def validate(layer_type: LayerType) -> None:
+    """Raise an error with the type's name if its parts contradict each other."""
     if isinstance(layer_type.implementation, Variants):
         for variant in layer_type.implementation.types.values():
             if variant.name != layer_type.name:
@@ -184,8 +177,8 @@ def validate(layer_type: Any) -> None:
             )
         if signature.param != "python_param":
             raise ValueError(
-                f"layer type '{layer_type.name}' has a dataclass of settings, which layers set in param_str: write "
-                'Signature(..., param="python_param")'
+                f"layer type '{layer_type.name}' has a dataclass of settings, which layers set in param_str: "
+                'declare the type with param="python_param"'
             )
     for param in filter(None, (signature.param, *signature.further_params)):
         if param not in LayerParameter.DESCRIPTOR.fields_by_name:

@@ -14,7 +14,7 @@ from ...base.config import ComputeConfig, DataConfig, Options, resolve_options
 from ...base.errors import LayerError, SchemaError, describe_type, is_integer, require
 from ...base.variables import Variables
 from ..graph import Layer
-from ..layers import HostFunction, LayerType, Variants
+from ..layers import Declaration, HostFunction, LayerType, Variants
 from ..layers import layer_type as find_type
 from ..layers.context import Phase, Shape
 from ..layers.python import name_python_layer
@@ -27,7 +27,7 @@ _MAX_NETS = 64  # of one layer, for different shapes
 
 
 def layer(
-    layer_type: LayerType | str | Callable[..., Any],
+    layer_type: LayerType | Declaration[..., Any] | str | Callable[..., Any],
     param: str | Message = "",
     phase: Phase = "TEST",
     **options: Unpack[Options],
@@ -48,7 +48,7 @@ def layer(
     whose number of rows depends on values have the rows that `Net.apply` returns.
 
     Args:
-        layer_type: the name of a registered type, the type, or a Python layer: a class or function at the top level of
+        layer_type: the name of a registered type, the type, its declaration, or a Python layer: a class or function at the top level of
             a module.
         param: the fields of the type's own message, such as "local_size: 5", or of LayerParameter, such as
             'lrn_param { local_size: 5 }', as text or as a message. The names of bottoms and tops do not matter, but
@@ -158,9 +158,13 @@ class LayerFunction:
         return net, net.graph.layers[-1]
 
 
-def parse_layer(layer_type: LayerType | str | Callable[..., Any], param: str | Message) -> LayerParameter:
+def parse_layer(
+    layer_type: LayerType | Declaration[..., Any] | str | Callable[..., Any], param: str | Message
+) -> LayerParameter:
     """Return the definition of a layer, with its type and a name; for arguments and errors, see `layer`."""
     definition = LayerParameter()
+    if isinstance(layer_type, Declaration):
+        layer_type = layer_type.type
     if not isinstance(layer_type, LayerType | str):
         require(callable(layer_type), f"a layer's type must be a name, a LayerType or a class, not {layer_type!r}")
         layer_type = name_python_layer(definition, layer_type)

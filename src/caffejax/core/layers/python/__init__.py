@@ -12,7 +12,7 @@ from ...schema.caffe_pb2 import PythonParameter
 from ..context import Context, LayerDefinition
 from ..declaration import register
 from ..packages import find_builtin_type
-from ..types import Gradient, LayerTraits, LayerType, PerLayer, Signature
+from ..types import LayerType
 from . import host_layers, traced_layers
 from .user_code import get_dotted, import_user_module
 
