@@ -101,7 +101,8 @@ def test_a_provider_whose_import_was_interrupted_is_imported_again(
 ) -> None:
     text = "import os\nif not os.path.exists('seen'):\n    open('seen', 'w').close()\n    raise KeyboardInterrupt\n"
     (tmp_path / "interrupted_room.py").write_text(
-        f"{text}from caffejax.core.ops.implementations import register_forms\nregister_forms('cpu', {{'found late': len}})\n"
+        f"{text}from caffejax.core.ops.implementations import register_forms\n"
+        "register_forms('cpu', {'found late': len})\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

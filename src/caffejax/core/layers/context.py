@@ -250,7 +250,7 @@ def call_with(
 
 
 def read_parameters(function: Any) -> tuple[Sequence[str], Sequence[str]]:
-    """Return which of `p`, `params` and `blobs` a function takes first, and the names of its keyword-only parameters."""
+    """Return which of `p`, `params` and `blobs` a function takes first, and the names of its keyword-only ones."""
     code = getattr(function, "__code__", None)
     if code is None or hasattr(function, "__wrapped__") or hasattr(function, "__self__"):
         parameters = list(inspect.signature(function).parameters.values())

@@ -12,11 +12,12 @@
     def unit_rows_backward(params, x, *, y, dy):  # Caffe's Backward, written by hand
         ...
 
-A function takes, in this order: the layer's settings, if its first parameter is `p`; its blobs as a tuple, if the type
-declares `params`; its bottoms. It may name attributes of the layer's `Context`, such as `phase` and `key`, or `ctx`
-itself, as keyword-only parameters. A backward rule takes the same, the result of the function (`y`) and the gradients of
-the tops (`dy`). Like `jax.vjp`, it returns one gradient for the blobs, a tuple, and one for each bottom, where None
-stands for zero. With one top, `y` and `dy` are arrays, else tuples of arrays.
+A function takes, in this order: the layer's settings, if its first parameter is `p`; its learnable arrays by name, if
+the next is `params`, or all its arrays in Caffe's order, if it is `blobs`; its bottoms. It may name `state`, the arrays
+that are not learnable, attributes of the layer's `Context`, such as `phase` and `key`, or `ctx` itself, as keyword-only
+parameters. A backward rule takes the same, the result of the function (`y`) and the gradients of the tops (`dy`). It
+returns one gradient for `params` or `blobs`, a dict or a tuple, and one for each bottom, where None stands for zero.
+With one top, `y` and `dy` are arrays, else tuples of arrays.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class Declaration(Generic[A, R]):
         self.__doc__ = forward.__doc__
 
     def __call__(self, *args: A.args, **kwargs: A.kwargs) -> R:
+        """Call the function."""
         return self.forward(*args, **kwargs)
 
     def __repr__(self) -> str:

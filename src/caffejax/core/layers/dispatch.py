@@ -43,7 +43,8 @@ def run_fused(
 ) -> tuple[Arrays, Arrays]:
     """Run a layer fused with `epilogues`, the layers after it; return the last top and the first layer's new state."""
     impl = ctx.type.implementation
-    assert isinstance(impl, Traced) and impl.fused is not None
+    assert isinstance(impl, Traced)
+    assert impl.fused is not None
     named_blobs = name_blobs(ctx, blobs, bottoms)
     result = ctx.call(impl.fused, *bottoms, epilogues, blobs=blobs, named_blobs=named_blobs)
     return _split_result(ctx, result, named_blobs[1])

@@ -183,7 +183,8 @@ class PerLayer:
     """A function that makes an implementation for each layer, from the layer's settings, file or user object.
 
     Attributes:
-        make: `make(definition)` returns the `LayerType` of one layer, usually `ctx.type` with a different implementation. It is called once for each layer of each graph.
+        make: `make(definition, *, ctx)` returns the `LayerType` of one layer, usually `ctx.type` with a different
+            implementation. It is called once for each layer of each graph.
         on_host: whether all results run on the host.
     """
 

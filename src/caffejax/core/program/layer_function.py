@@ -48,8 +48,8 @@ def layer(
     whose number of rows depends on values have the rows that `Net.apply` returns.
 
     Args:
-        layer_type: the name of a registered type, the type, its declaration, or a Python layer: a class or function at the top level of
-            a module.
+        layer_type: the name of a registered type, the type, its declaration, or a Python layer: a class or function at
+            the top level of a module.
         param: the fields of the type's own message, such as "local_size: 5", or of LayerParameter, such as
             'lrn_param { local_size: 5 }', as text or as a message. The names of bottoms and tops do not matter, but
             the number of tops does; by default it is the smallest that the type has.
