@@ -13,7 +13,8 @@ PACKAGE = Path(caffejax.__file__).parent
 # where types are defined, and where old names of types are replaced
 EXEMPT = ("core/layers/", "core/data/", "forks/", "core/schema/upgrade.py")
 TABLES = {  # what a target does with a type
-    "cpu/frozen/layer_lowerings.py: register_lowering": "operations of oneDNN, in LOWERINGS",
+    "cpu/frozen/layer_lowerings.py: ONEDNN.rule": "operations of oneDNN",
+    "cpu/frozen/layer_lowerings.py: _ELEMENTWISE": "element-wise functions of oneDNN, in the same table",
     "dnn/nodes.py: TYPE_RULES": "how OpenCV lists, counts and fills layers",
     **{
         f"export/flax/emit_{name}.py: register_emitter": "flax source"
