@@ -21,7 +21,8 @@ TABLES = {  # what a target does with a type
         for name in ("convolution", "dense", "elementwise", "normalization", "pooling", "shape_ops")
     },
     "export/flax/emit_elementwise.py: _EXPRESSIONS": "flax source of element-wise types, in the same table",
-    "export/onnx/layer_converters.py: register_conversion": "ONNX nodes, in LAYER_CONVERSIONS",
+    "export/onnx/layer_converters.py: convert": "ONNX nodes",
+    "export/onnx/layer_converters.py: _ELEMENTWISE": "ONNX nodes of element-wise types, in the same table",
     "pycaffe/_layer_range.py: _DECONV_RULES": "diffs in deconvolution passes",
     "tools/summary/net_summary.py: _FAMILIES_BY_TYPE": "families that traits do not determine",
     "tools/view/draw_style.py: DRAW_STYLES": "colours and texts of Caffe's draw_net",
