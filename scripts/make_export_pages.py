@@ -12,7 +12,7 @@ from pathlib import Path
 
 from page_writer import replace_part, write_or_check
 
-from caffejax.export.flax.emit_context import supported_types
+from caffejax.export.flax.emit_context import FLAX
 from caffejax.export.onnx.layer_converters import OPERATORS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -27,7 +27,7 @@ def make_onnx_table() -> str:
 
 def make_flax_type_text() -> str:
     """Return the names of the layer types that flax source supports, as wrapped text."""
-    return textwrap.fill(f"{', '.join(sorted(supported_types()))}.", 120) + "\n"
+    return textwrap.fill(f"{', '.join(sorted(FLAX.rules))}.", 120) + "\n"
 
 
 def make_pages() -> dict[Path, str]:

@@ -17,7 +17,7 @@ TABLES = {  # what a target does with a type
     "cpu/frozen/layer_lowerings.py: _ELEMENTWISE": "element-wise functions of oneDNN, in the same table",
     "dnn/nodes.py: TYPE_RULES": "how OpenCV lists, counts and fills layers",
     **{
-        f"export/flax/emit_{name}.py: register_emitter": "flax source"
+        f"export/flax/emit_{name}.py: FLAX.rule": "flax source"
         for name in ("convolution", "dense", "elementwise", "normalization", "pooling", "shape_ops")
     },
     "export/flax/emit_elementwise.py: _EXPRESSIONS": "flax source of element-wise types, in the same table",

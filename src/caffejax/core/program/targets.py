@@ -34,8 +34,8 @@ class LayerCall(Generic[V]):
     """
 
     layer: Layer
-    arrays: Sequence[Any]
-    bottoms: Sequence[V]
+    arrays: tuple[Any, ...]
+    bottoms: tuple[V, ...]
     blobs: Mapping[str, jax.ShapeDtypeStruct]
 
     @property
@@ -101,7 +101,7 @@ class Target(Generic[C, V]):
 def translate(
     layers: Iterable[Layer],
     values: dict[str, V],
-    add: Callable[[Layer, Sequence[V]], Mapping[str, V]],
+    add: Callable[[Layer, tuple[V, ...]], Mapping[str, V]],
     placeholder: Callable[[str], V],
 ) -> dict[str, tuple[Problem, ...]]:
     """Translate layers in order.
@@ -124,7 +124,7 @@ def translate(
             continue
         try:
             with layer.locate_errors():
-                values.update(add(layer, [values[name] for name in layer.bottoms]))
+                values.update(add(layer, tuple([values[name] for name in layer.bottoms])))
         except CaffejaxError as error:
             problems[layer.key] = tuple(error.problems)
             values.update({top: placeholder(top) for top in layer.tops})

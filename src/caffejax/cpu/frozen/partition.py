@@ -247,7 +247,7 @@ class _OnednnPartBuilder:
             return None
         return OnednnPart(self.part, executable, tuple(self._program_builder.weights), self.part.reads, self._writes)
 
-    def _lower(self, layer: Layer, bottoms: Sequence[Value]) -> dict[str, Value]:
+    def _lower(self, layer: Layer, bottoms: tuple[Value, ...]) -> dict[str, Value]:
         """Add a layer to the program, or note that oneDNN does not support it; return the values of its tops."""
         arrays = layer.arrays(*self._variables)
         tops = ONEDNN.match(OnednnCall(layer, arrays, bottoms, self._graph.blobs, self._program_builder))

@@ -11,32 +11,32 @@ from ...core.layers import Context
 from ...core.layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
 from ...forks.c3d.c3d_layers import volume_convolution_op
 from ...forks.c3d.nd_layers import nd_convolution_op
-from .emit_context import EmitContext, collapse_equal, register_emitter
+from .emit_context import FLAX, EmitContext, collapse_equal
 from .ir import ModuleSpec, Shape, Value
 
 
-@register_emitter("Convolution", "DepthwiseConvolution")
+@FLAX.rule("Convolution", "DepthwiseConvolution")
 def convolution(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.Conv over height and width."""
-    return _emit_convolution(e, _planar_convolution_op(e, e.layer.context))
+    return _emit_convolution(e, _planar_convolution_op(e, e.context))
 
 
-@register_emitter("ConvolutionDepthwise")
+@FLAX.rule("ConvolutionDepthwise")
 def depthwise(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.Conv over height and width, which convolves each channel separately."""
-    return _emit_convolution(e, _planar_convolution_op(e, depthwise_context(e.layer.context, e.bottoms[0])))
+    return _emit_convolution(e, _planar_convolution_op(e, depthwise_context(e.context, e.bottoms[0])))
 
 
-@register_emitter("Convolution3D")
+@FLAX.rule("Convolution3D")
 def convolution3d(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.Conv over time, height and width."""
-    return _emit_convolution(e, volume_convolution_op(e.layer.context, e.bottoms[0]))
+    return _emit_convolution(e, volume_convolution_op(e.context, e.bottoms[0]))
 
 
-@register_emitter("NdConvolution")
+@FLAX.rule("NdConvolution")
 def nd_convolution(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.Conv over any number of spatial axes."""
-    return _emit_convolution(e, nd_convolution_op(e.layer.context, e.bottoms[0]))
+    return _emit_convolution(e, nd_convolution_op(e.context, e.bottoms[0]))
 
 
 def _emit_convolution(e: EmitContext, c: ConvolutionOp) -> tuple[Value, ...]:
@@ -65,16 +65,16 @@ def _emit_convolution(e: EmitContext, c: ConvolutionOp) -> tuple[Value, ...]:
     return _apply_to_bottoms(e, module)
 
 
-@register_emitter("Deconvolution")
+@FLAX.rule("Deconvolution")
 def deconvolution(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.ConvTranspose over height and width, or a helper function if the layer has groups."""
-    return _emit_deconvolution(e, _planar_convolution_op(e, e.layer.context))
+    return _emit_deconvolution(e, _planar_convolution_op(e, e.context))
 
 
-@register_emitter("Deconvolution3D")
+@FLAX.rule("Deconvolution3D")
 def deconvolution3d(e: EmitContext) -> tuple[Value, ...]:
     """Emit nnx.ConvTranspose over time, height and width."""
-    return _emit_deconvolution(e, volume_convolution_op(e.layer.context, e.bottoms[0]))
+    return _emit_deconvolution(e, volume_convolution_op(e.context, e.bottoms[0]))
 
 
 def _emit_deconvolution(e: EmitContext, c: ConvolutionOp) -> tuple[Value, ...]:

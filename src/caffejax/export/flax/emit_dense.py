@@ -8,12 +8,12 @@ import numpy as np
 
 from ...base.errors import require
 from ...core.layers.helpers import canonical_axis
-from .emit_context import EmitContext, caffe_order, register_emitter
+from .emit_context import FLAX, EmitContext, caffe_order
 from .emit_shape_ops import flatten_from
 from .ir import ModuleSpec, Shape, Value
 
 
-@register_emitter("InnerProduct")
+@FLAX.rule("InnerProduct")
 def inner_product(e: EmitContext) -> Value:
     """Emit nnx.Linear, with the rows of its kernel in the order in which the bottom's features are stored."""
     x, *other_bottoms = e.bottoms
@@ -38,9 +38,7 @@ def inner_product(e: EmitContext) -> Value:
         out_features=kernel.shape[1],
         **options,
     )
-    return e.add_step(
-        "{module}({0})", x, module=module, shape=e.top_shapes[0], order=tuple(range(len(e.top_shapes[0])))
-    )
+    return e.add_step("{module}({0})", x, module=module, shape=e.top_shape, order=tuple(range(len(e.top_shape))))
 
 
 def _emit_product_of_bottoms(e: EmitContext, axis: int) -> Value:
@@ -49,8 +47,8 @@ def _emit_product_of_bottoms(e: EmitContext, axis: int) -> Value:
     x, weight, *bias = (_flatten_rows(e, bottom) for bottom in e.bottoms)
     text = "{0} @ {1}" if e.param.transpose else "{0} @ {1}.T"
     if not e.arrays:
-        return e.add_step(f"{text} + {{2}}" if bias else text, x, weight, *bias, shape=e.top_shapes[0])
-    return e.add_step(f"{text} + {{module}}[...]", x, weight, module=_make_param(e, "bias"), shape=e.top_shapes[0])
+        return e.add_step(f"{text} + {{2}}" if bias else text, x, weight, *bias, shape=e.top_shape)
+    return e.add_step(f"{text} + {{module}}[...]", x, weight, module=_make_param(e, "bias"), shape=e.top_shape)
 
 
 def _make_param(e: EmitContext, short_name: str) -> ModuleSpec:
@@ -73,7 +71,7 @@ def _reorder_inputs(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarra
     return inputs.reshape(math.prod(shape), -1)
 
 
-@register_emitter("InnerDistance")
+@FLAX.rule("InnerDistance")
 def inner_distance(e: EmitContext) -> Value:
     """Emit the distance of each row of the bottom to each row of the second bottom or of a learned array."""
     normalizes = bool(e.arrays) and e.param.normalize
@@ -84,10 +82,8 @@ def inner_distance(e: EmitContext) -> Value:
         f"jnp.sum({'jnp.abs' if e.param.distance_type == 'L1' else 'jnp.square'}({{0}}[:, None] - {{1}}), axis=-1)"
     )
     if centers:
-        return e.add_step(distance, x, *centers, shape=e.top_shapes[0])
-    return e.add_step(
-        distance.replace("{1}", "{module}[...]"), x, module=_make_param(e, "centers"), shape=e.top_shapes[0]
-    )
+        return e.add_step(distance, x, *centers, shape=e.top_shape)
+    return e.add_step(distance.replace("{1}", "{module}[...]"), x, module=_make_param(e, "centers"), shape=e.top_shape)
 
 
 def _flatten_rows(e: EmitContext, x: Value) -> Value:
@@ -98,7 +94,7 @@ def _flatten_rows(e: EmitContext, x: Value) -> Value:
     return e.add_step("{0}.reshape({0}.shape[0], -1)", x, shape=shape, order=(0, 1), blob=x.blob)
 
 
-@register_emitter("Embed")
+@FLAX.rule("Embed")
 def embed(e: EmitContext) -> Value:
     """Emit nnx.Embed."""
     weight, *bias = e.arrays
@@ -112,19 +108,19 @@ def embed(e: EmitContext) -> Value:
         num_embeddings=weight.shape[0],
         features=weight.shape[1],
     )
-    order = tuple(range(len(e.top_shapes[0])))
+    order = tuple(range(len(e.top_shape)))
     expression = "jnp.where({0}.astype(int)[..., None] == -1, 0, {module}({0}.astype(int)))"  # -1 is padding
-    return e.add_step(expression, x, module=module, shape=e.top_shapes[0], order=order)
+    return e.add_step(expression, x, module=module, shape=e.top_shape, order=order)
 
 
-@register_emitter("Parameter")
+@FLAX.rule("Parameter")
 def parameter(e: EmitContext) -> Value:
     """Emit a learned array, which is the layer's top."""
     (array,) = e.arrays
     module = e.make_module(
         "nnx.Param", "param", {"": array}, num_positional=1, needs_rngs=False, value=Zeros(array.shape)
     )
-    return e.add_step("{module}[...]", module=module, shape=e.top_shapes[0], order=caffe_order(len(e.top_shapes[0])))
+    return e.add_step("{module}[...]", module=module, shape=e.top_shape, order=caffe_order(len(e.top_shape)))
 
 
 class Zeros(tuple[int, ...]):

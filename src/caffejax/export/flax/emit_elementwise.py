@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from ...base.errors import require
 from ...core.layers.helpers import canonical_axis
-from .emit_context import EmitContext, Emitter, affine_expression, register_emitter, shorten_float32
+from .emit_context import FLAX, EmitContext, affine_expression, shorten_float32
 from .ir import Value
 
 _EXPRESSIONS = {
@@ -17,32 +18,27 @@ _EXPRESSIONS = {
     "BNLL": "nnx.softplus({0})",
     "AbsVal": "jnp.abs({0})",
     "HardSwish": "nnx.hard_swish({0})",
+    "Mish": "{0} * nnx.tanh(nnx.softplus({0}))",
 }
 
 
-def _make_emitter(text: str) -> Emitter:
+def _make_emitter(text: str) -> Callable[[EmitContext], Value]:
     """Return an emitter for an element-wise function without settings, whose expression is `text`."""
     return lambda e: e.add_elementwise_step(text, *e.bottoms)
 
 
 for _type, _text in _EXPRESSIONS.items():
-    register_emitter(_type)(_make_emitter(_text))
+    FLAX.rule(_type)(_make_emitter(_text))
 
 
-@register_emitter("Mish")
-def mish(e: EmitContext) -> Value:
-    """Emit x * tanh(log(1 + exp(x)))."""
-    return e.add_elementwise_step("{0} * nnx.tanh(nnx.softplus({0}))", *e.bottoms)
-
-
-@register_emitter("ReLU")
+@FLAX.rule("ReLU")
 def relu(e: EmitContext) -> Value:
     """Emit max(x, 0), or a leaky ReLU if negative_slope is set."""
     slope = shorten_float32(e.param.negative_slope)
     return e.add_elementwise_step("nnx.relu({0})" if slope == 0 else f"nnx.leaky_relu({{0}}, {slope})", *e.bottoms)
 
 
-@register_emitter("ReLU6")
+@FLAX.rule("ReLU6")
 def relu6(e: EmitContext) -> Value:
     """Emit min(max(x, 0), 6), or a leaky ReLU limited to 6 if negative_slope is set."""
     slope = shorten_float32(e.param.negative_slope)
@@ -50,7 +46,7 @@ def relu6(e: EmitContext) -> Value:
     return e.add_elementwise_step(text, *e.bottoms)
 
 
-@register_emitter("PReLU")
+@FLAX.rule("PReLU")
 def prelu(e: EmitContext) -> Value:
     """Emit a leaky ReLU with one learned slope for each channel, or one for all channels."""
     (slope,) = e.arrays
@@ -62,27 +58,27 @@ def prelu(e: EmitContext) -> Value:
     return e.add_elementwise_step("{module}({0})", x, module=module, helpers=["PReLU"])
 
 
-@register_emitter("ELU")
+@FLAX.rule("ELU")
 def elu(e: EmitContext) -> Value:
     """Emit ELU: x above 0, and alpha * (exp(x) - 1) below 0."""
     alpha = shorten_float32(e.param.alpha)
     return e.add_elementwise_step("nnx.elu({0})" if alpha == 1 else f"nnx.elu({{0}}, {alpha})", *e.bottoms)
 
 
-@register_emitter("Swish")
+@FLAX.rule("Swish")
 def swish(e: EmitContext) -> Value:
     """Emit x * sigmoid(beta * x)."""
     beta = shorten_float32(e.param.beta)
     return e.add_elementwise_step("nnx.silu({0})" if beta == 1 else f"{{0}} * nnx.sigmoid({beta} * {{0}})", *e.bottoms)
 
 
-@register_emitter("HardSigmoid")
+@FLAX.rule("HardSigmoid")
 def hard_sigmoid(e: EmitContext) -> Value:
     """Emit a linear function of x, clipped to [0, 1]."""
     return e.add_elementwise_step(f"jnp.clip({affine_expression(e.param.alpha, e.param.beta)}, 0, 1)", *e.bottoms)
 
 
-@register_emitter("Clip")
+@FLAX.rule("Clip")
 def clip(e: EmitContext) -> Value:
     """Emit clipping to [min, max]. If min is larger than max, the result is min, as in the layer."""
     low, high = shorten_float32(e.param.min), shorten_float32(e.param.max)
@@ -90,13 +86,13 @@ def clip(e: EmitContext) -> Value:
     return e.add_elementwise_step(text, *e.bottoms)
 
 
-@register_emitter("Threshold")
+@FLAX.rule("Threshold")
 def threshold(e: EmitContext) -> Value:
     """Emit 1 where x is above the threshold, 0 elsewhere."""
     return e.add_elementwise_step(f"jnp.where({{0}} > {shorten_float32(e.param.threshold)}, 1.0, 0.0)", *e.bottoms)
 
 
-@register_emitter("Softmax")
+@FLAX.rule("Softmax")
 def softmax(e: EmitContext) -> Value:
     """Emit a softmax along an axis."""
     (x,) = e.bottoms
@@ -107,7 +103,7 @@ def softmax(e: EmitContext) -> Value:
     return e.add_elementwise_step(text, x if axis == 1 else e.reorder(x, x.order))
 
 
-@register_emitter("Dropout")
+@FLAX.rule("Dropout")
 def dropout(e: EmitContext) -> Value:
     """Emit nnx.Dropout, which scales in training like Caffe. With `scale_train: false`, emit a scaling for TEST."""
     ratio = shorten_float32(e.param.dropout_ratio)
@@ -121,7 +117,7 @@ def dropout(e: EmitContext) -> Value:
     )
 
 
-@register_emitter("Power")
+@FLAX.rule("Power")
 def power(e: EmitContext) -> Value:
     """Emit (shift + scale * x) ** power."""
     exponent, affine = shorten_float32(e.param.power), affine_expression(e.param.scale, e.param.shift)
@@ -135,7 +131,7 @@ def power(e: EmitContext) -> Value:
     )
 
 
-@register_emitter("Exp")
+@FLAX.rule("Exp")
 def exp(e: EmitContext) -> Value:
     """Emit base ** (shift + scale * x)."""
     affine = affine_expression(e.param.scale, e.param.shift)
@@ -143,7 +139,7 @@ def exp(e: EmitContext) -> Value:
     return e.add_elementwise_step(text, *e.bottoms)
 
 
-@register_emitter("Log")
+@FLAX.rule("Log")
 def log(e: EmitContext) -> Value:
     """Emit the logarithm of shift + scale * x."""
     affine = affine_expression(e.param.scale, e.param.shift)
@@ -151,7 +147,7 @@ def log(e: EmitContext) -> Value:
     return e.add_elementwise_step(text, *e.bottoms)
 
 
-@register_emitter("Eltwise")
+@FLAX.rule("Eltwise")
 def eltwise(e: EmitContext) -> Value:
     """Emit a sum with coefficients, a product or a maximum."""
     xs = e.to_common_order(e.bottoms)
@@ -177,7 +173,7 @@ def _sum_expression(placeholders: list[str], coefficients: list[int | float]) ->
     return text
 
 
-@register_emitter("Axpy")
+@FLAX.rule("Axpy")
 def axpy(e: EmitContext) -> Value:
     """Emit factor * x + y, with a separate factor for each channel of each image."""
     factor, (x, y) = e.bottoms[0], map(e.to_channels_last, e.bottoms[1:])
@@ -185,7 +181,7 @@ def axpy(e: EmitContext) -> Value:
     return e.add_step("{0} * {1} + {2}", x, broadcast_factor, y)
 
 
-@register_emitter("ChannelScale")
+@FLAX.rule("ChannelScale")
 def channel_scale(e: EmitContext) -> Value:
     """Emit the product of the two bottoms. The single channel of the second bottom is broadcast to all channels."""
     x, factor = map(e.to_channels_last, e.bottoms)
@@ -208,7 +204,7 @@ def _broadcast_channels(e: EmitContext, factor: Value, x: Value) -> Value:
     )
 
 
-@register_emitter("Reduction")
+@FLAX.rule("Reduction")
 def reduction(e: EmitContext) -> Value:
     """Emit a sum or mean over the last axes."""
     (x,) = e.bottoms
@@ -222,10 +218,10 @@ def reduction(e: EmitContext) -> Value:
         "MEAN": f"jnp.mean({{0}}, {axes})",
     }[e.param.ReductionOp.Name(e.param.operation)]
     coefficient = shorten_float32(e.param.coeff)
-    return e.add_step(text if coefficient == 1 else f"{coefficient} * {text}", x, shape=e.top_shapes[0])
+    return e.add_step(text if coefficient == 1 else f"{coefficient} * {text}", x, shape=e.top_shape)
 
 
-@register_emitter("ArgMax")
+@FLAX.rule("ArgMax")
 def arg_max(e: EmitContext) -> Value:
     """Emit the index of the maximum along an axis. In a tie the last index wins, as in Caffe."""
     (x,) = e.bottoms
@@ -237,4 +233,4 @@ def arg_max(e: EmitContext) -> Value:
     position = x.stored_axis(axis)
     index = f"jnp.argmax(jnp.flip({{0}}, {position}), axis={position}, keepdims=True)"
     text = f"{x.shape[axis] - 1} - {index}.astype({{0}}.dtype)"
-    return e.add_step(text, x, shape=e.top_shapes[0], order=x.order)
+    return e.add_step(text, x, shape=e.top_shape, order=x.order)

@@ -11,11 +11,11 @@ from ...base.errors import require
 from ...core.layers.batch_norm import running_statistics
 from ...core.layers.helpers import canonical_axis
 from ...forks.segmentation.bn import SEGNET_EPS, select_bn
-from .emit_context import EmitContext, register_emitter, shorten_float32
+from .emit_context import FLAX, EmitContext, shorten_float32
 from .ir import Shape, Value
 
 
-@register_emitter("BatchNorm")
+@FLAX.rule("BatchNorm")
 def batch_norm(e: EmitContext) -> Value:
     """Emit nnx.BatchNorm, with scale and bias if the layer has them. A Scale layer after it is merged into it later."""
     stats_batch_size, n = e.param.stats_batch_size, e.bottoms[0].shape[0]
@@ -24,17 +24,17 @@ def batch_norm(e: EmitContext) -> Value:
         f"computes statistics from {stats_batch_size} of {n} images (stats_batch_size), which is not supported",
     )
     arrays = tuple(map(jnp.asarray, e.arrays[:3]))
-    mean, variance = map(np.asarray, running_statistics(e.layer.context, arrays))
+    mean, variance = map(np.asarray, running_statistics(e.context, arrays))
     weights = {"mean": mean, "var": variance}
     has_scale = len(e.arrays) > 3
     if has_scale:
         weights |= {"scale": e.arrays[3], "bias": e.arrays[4] if len(e.arrays) > 4 else np.zeros_like(e.arrays[3])}
     return _emit_batch_norm(
-        e, weights, e.layer.context.settings.eps, e.param.moving_average_fraction, _uses_running_average(e)
+        e, weights, e.context.settings.eps, e.param.moving_average_fraction, _uses_running_average(e)
     )
 
 
-@register_emitter("BN")
+@FLAX.rule("BN")
 def bn(e: EmitContext) -> Value:
     """Emit nnx.BatchNorm for PSPNet's BN. For SegNet's BN, which has no running statistics, emit helper functions."""
     require(len(e.layer.tops) == 1, "has tops for the mean and the variance, which is not supported")
@@ -85,7 +85,7 @@ def _emit_batch_norm(
     return e.add_elementwise_step(text, x, module=module)
 
 
-@register_emitter("LRN")
+@FLAX.rule("LRN")
 def lrn(e: EmitContext) -> Value:
     """Emit local response normalisation, across channels or within channels."""
     x = e.to_channels_last(e.bottoms[0])
@@ -97,7 +97,7 @@ def lrn(e: EmitContext) -> Value:
     return e.add_step(text, x, helpers=["local_response_norm"])
 
 
-@register_emitter("MVN")
+@FLAX.rule("MVN")
 def mvn(e: EmitContext) -> Value:
     """Emit a normalisation of each image, or of each channel of each image, to mean 0 and, if set, variance 1."""
     x = e.to_channels_last(e.bottoms[0])
@@ -110,7 +110,7 @@ def mvn(e: EmitContext) -> Value:
     )
 
 
-@register_emitter("Normalize")
+@FLAX.rule("Normalize")
 def normalize(e: EmitContext) -> Value:
     """Emit a division by the L2 norm, followed by a multiplication by SSD's learned scale."""
     x = e.to_channels_last(e.bottoms[0])
@@ -119,8 +119,8 @@ def normalize(e: EmitContext) -> Value:
         require(len(x.shape) in (2, 4), f"needs a bottom with 2 or 4 axes, not {x.shape}")
         new_axes = "[:, None, None]" if len(x.shape) == 2 else ""
         text = f"unit_length({{0}}, axis=-1, eps=1e-06){new_axes}"
-        return e.add_step(text, x, shape=e.top_shapes[0], helpers=["unit_length"])
-    p = e.layer.context.layer.norm_param
+        return e.add_step(text, x, shape=e.top_shape, helpers=["unit_length"])
+    p = e.context.layer.norm_param
     axes = tuple(range(1, len(x.shape))) if p.across_spatial else -1
     y = e.add_step(f"unit_length({{0}}, axis={axes}, eps={shorten_float32(p.eps)})", x, helpers=["unit_length"])
     shape = e.arrays[0].shape
@@ -130,7 +130,7 @@ def normalize(e: EmitContext) -> Value:
     return e.add_elementwise_step("{module}({0})", y, module=module, helpers=["Scale"])
 
 
-@register_emitter("Scale")
+@FLAX.rule("Scale")
 def scale(e: EmitContext) -> Value:
     """Emit a multiplication by the learned factor or the second bottom, and the addition of a bias if there is one."""
     x = e.to_channels_last(e.bottoms[0])
@@ -147,7 +147,7 @@ def scale(e: EmitContext) -> Value:
     return e.add_elementwise_step("{module}({0})", x, module=module, helpers=["Scale"])
 
 
-@register_emitter("Bias")
+@FLAX.rule("Bias")
 def bias(e: EmitContext) -> Value:
     """Emit the addition of a learned bias or of the second bottom."""
     x = e.to_channels_last(e.bottoms[0])
