@@ -242,7 +242,7 @@ class _OnednnPartBuilder:
     def compile(self, low_precision: LowPrecision | None) -> OnednnPart | None:
         """Create the oneDNN primitives of the program; return the part, or None if oneDNN cannot compute it."""
         try:
-            executable = Executable(self._program_builder.encode_program(self._results, self._names, low_precision))
+            executable = Executable(self._program_builder.make_program(self._results, self._names, low_precision))
         except ValueError:
             return None
         return OnednnPart(self.part, executable, tuple(self._program_builder.weights), self.part.reads, self._writes)
