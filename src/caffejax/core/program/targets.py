@@ -89,13 +89,14 @@ class Target(Generic[C, V]):
 
         return add
 
-    def match(self, call: C) -> Sequence[V] | None:
-        """Return the values of a layer's tops, or None if no rule translates the layer, or not each of its tops."""
+    def match(self, call: C) -> dict[str, V] | None:
+        """Return the values of a layer's tops by name, or None if no rule translates the layer, or not each top."""
         rule = self.rules.get(call.layer.type.name)
         tops: Any = None if rule is None else rule(call)
         if tops is not None and not isinstance(tops, list | tuple):
             tops = (tops,)
-        return tops if tops is not None and len(tops) == len(call.layer.tops) else None
+        names = call.layer.tops
+        return dict(zip(names, tops, strict=True)) if tops is not None and len(tops) == len(names) else None
 
 
 def translate(
@@ -104,12 +105,12 @@ def translate(
     add: Callable[[Layer, tuple[V, ...]], Mapping[str, V]],
     placeholder: Callable[[str], V],
 ) -> dict[str, tuple[Problem, ...]]:
-    """Translate layers in order.
+    """Translate layers in the order of execution.
 
     Args:
-        layers: the layers, each of whose tops no other layer computes.
-        values: the target's values by the names of blobs: of those that the layers read from outside. Those of the
-            tops are added.
+        layers: the layers. Exactly one of them computes each top.
+        values: the target's values of the blobs that the layers read from outside, by name. The values of the tops are
+            added.
         add: `add(layer, bottoms)` adds a layer to the target, and returns its values of the layer's tops by name. They
             may include the tops of a later layer that it has added too; this layer is then passed over.
         placeholder: `placeholder(blob)` returns a value for a top of a layer that raised an error, with which later

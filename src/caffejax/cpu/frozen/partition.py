@@ -254,10 +254,10 @@ class _OnednnPartBuilder:
         if tops is None:
             self.rejected_keys.add(layer.key)
             return {top: self._placeholder(top) for top in layer.tops}
-        for name, value in zip(layer.tops, tops, strict=True):
+        for name, value in tops.items():
             if name in self._writes or len(self._readers.get(name, ())) > 1:
                 self._program_builder.mark_shared(value)
-        return dict(zip(layer.tops, tops, strict=True))
+        return tops
 
     def _placeholder(self, blob: str) -> Value:
         return Value(0, self._graph.blobs[blob].shape)

@@ -58,14 +58,14 @@ class FlaxBuilder:
         self.values.append(value)
         return value
 
-    def make_context(self, layer: Layer, bottoms: tuple[Value, ...]) -> EmitContext:
+    def make_call(self, layer: Layer, bottoms: tuple[Value, ...]) -> FlaxCall:
         """Return the argument of a layer's emitter."""
         arrays = tuple(np.asarray(array, np.float32) for array in self.model.arrays(layer))
-        return EmitContext(layer, arrays, bottoms, self.model.net.graph.blobs, self)
+        return FlaxCall(layer, arrays, bottoms, self.model.net.graph.blobs, self)
 
 
 @dataclass
-class EmitContext(LayerCall[Value]):
+class FlaxCall(LayerCall[Value]):
     """A layer for which flax source is emitted, the argument of an emitter. Its arrays are float32 NumPy arrays.
 
     Attributes:
@@ -242,7 +242,7 @@ def reshape_expression(shape: Sequence[int | str]) -> str:
     return f"{{0}}.reshape({sizes})"
 
 
-FLAX = Target[EmitContext, Value]()
+FLAX = Target[FlaxCall, Value]()
 
 
 def shorten_float32(value: float) -> int | float:

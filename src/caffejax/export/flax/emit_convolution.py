@@ -11,35 +11,35 @@ from ...core.layers import Context
 from ...core.layers.convolution import ConvolutionOp, convolution_output_size, depthwise_context, make_convolution_op
 from ...forks.c3d.c3d_layers import volume_convolution_op
 from ...forks.c3d.nd_layers import nd_convolution_op
-from .emit_context import FLAX, EmitContext, collapse_equal
+from .emit_context import FLAX, FlaxCall, collapse_equal
 from .ir import ModuleSpec, Shape, Value
 
 
 @FLAX.rule("Convolution", "DepthwiseConvolution")
-def convolution(e: EmitContext) -> tuple[Value, ...]:
+def convolution(e: FlaxCall) -> tuple[Value, ...]:
     """Emit nnx.Conv over height and width."""
     return _emit_convolution(e, _planar_convolution_op(e, e.context))
 
 
 @FLAX.rule("ConvolutionDepthwise")
-def depthwise(e: EmitContext) -> tuple[Value, ...]:
+def depthwise(e: FlaxCall) -> tuple[Value, ...]:
     """Emit nnx.Conv over height and width, which convolves each channel separately."""
     return _emit_convolution(e, _planar_convolution_op(e, depthwise_context(e.context, e.bottoms[0])))
 
 
 @FLAX.rule("Convolution3D")
-def convolution3d(e: EmitContext) -> tuple[Value, ...]:
+def convolution3d(e: FlaxCall) -> tuple[Value, ...]:
     """Emit nnx.Conv over time, height and width."""
     return _emit_convolution(e, volume_convolution_op(e.context, e.bottoms[0]))
 
 
 @FLAX.rule("NdConvolution")
-def nd_convolution(e: EmitContext) -> tuple[Value, ...]:
+def nd_convolution(e: FlaxCall) -> tuple[Value, ...]:
     """Emit nnx.Conv over any number of spatial axes."""
     return _emit_convolution(e, nd_convolution_op(e.context, e.bottoms[0]))
 
 
-def _emit_convolution(e: EmitContext, c: ConvolutionOp) -> tuple[Value, ...]:
+def _emit_convolution(e: FlaxCall, c: ConvolutionOp) -> tuple[Value, ...]:
     size = c.spatial_shape(e.bottoms[0])
     weight, *bias = e.arrays
     options: dict[str, Any] = {
@@ -66,18 +66,18 @@ def _emit_convolution(e: EmitContext, c: ConvolutionOp) -> tuple[Value, ...]:
 
 
 @FLAX.rule("Deconvolution")
-def deconvolution(e: EmitContext) -> tuple[Value, ...]:
+def deconvolution(e: FlaxCall) -> tuple[Value, ...]:
     """Emit nnx.ConvTranspose over height and width, or a helper function if the layer has groups."""
     return _emit_deconvolution(e, _planar_convolution_op(e, e.context))
 
 
 @FLAX.rule("Deconvolution3D")
-def deconvolution3d(e: EmitContext) -> tuple[Value, ...]:
+def deconvolution3d(e: FlaxCall) -> tuple[Value, ...]:
     """Emit nnx.ConvTranspose over time, height and width."""
     return _emit_deconvolution(e, volume_convolution_op(e.context, e.bottoms[0]))
 
 
-def _emit_deconvolution(e: EmitContext, c: ConvolutionOp) -> tuple[Value, ...]:
+def _emit_deconvolution(e: FlaxCall, c: ConvolutionOp) -> tuple[Value, ...]:
     weight, *bias = e.arrays
     flipped_weight = np.flip(weight, tuple(range(2, weight.ndim)))
     pads = tuple(
@@ -112,7 +112,7 @@ def _emit_deconvolution(e: EmitContext, c: ConvolutionOp) -> tuple[Value, ...]:
     return _apply_to_bottoms(e, module)
 
 
-def _planar_convolution_op(e: EmitContext, context: Context) -> ConvolutionOp:
+def _planar_convolution_op(e: FlaxCall, context: Context) -> ConvolutionOp:
     c = make_convolution_op(context, e.bottoms)
     require(c.axis == 1, f"has its channels along axis {c.axis}; only axis 1 is supported")
     require(len(c.window.kernel) > 0, "has no spatial axes; use InnerProduct")
@@ -133,7 +133,7 @@ def _name_weights(kernel: np.ndarray, bias: list[np.ndarray]) -> dict[str, np.nd
     return {"kernel": kernel, **({"bias": bias[0].reshape(-1)} if bias else {})}
 
 
-def _apply_to_bottoms(e: EmitContext, module: ModuleSpec) -> tuple[Value, ...]:
+def _apply_to_bottoms(e: FlaxCall, module: ModuleSpec) -> tuple[Value, ...]:
     tops = zip(e.bottoms, e.layer.tops, e.top_shapes, strict=True)
     return tuple(
         e.add_step("{module}({0})", e.to_channels_last(x), module=module, shape=shape, blob=top)

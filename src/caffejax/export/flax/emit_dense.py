@@ -8,13 +8,13 @@ import numpy as np
 
 from ...base.errors import require
 from ...core.layers.helpers import canonical_axis
-from .emit_context import FLAX, EmitContext, caffe_order
+from .emit_context import FLAX, FlaxCall, caffe_order
 from .emit_shape_ops import flatten_from
 from .ir import ModuleSpec, Shape, Value
 
 
 @FLAX.rule("InnerProduct")
-def inner_product(e: EmitContext) -> Value:
+def inner_product(e: FlaxCall) -> Value:
     """Emit nnx.Linear, with the rows of its kernel in the order in which the bottom's features are stored."""
     x, *other_bottoms = e.bottoms
     axis = canonical_axis(e.param.axis, x.shape)
@@ -41,7 +41,7 @@ def inner_product(e: EmitContext) -> Value:
     return e.add_step("{module}({0})", x, module=module, shape=e.top_shape, order=tuple(range(len(e.top_shape))))
 
 
-def _emit_product_of_bottoms(e: EmitContext, axis: int) -> Value:
+def _emit_product_of_bottoms(e: FlaxCall, axis: int) -> Value:
     """Emit an InnerProduct whose weight is the second bottom. The bias is the third bottom or a learned array."""
     require(axis == 1, "has a bottom as its weight and an axis other than 1, which is not supported")
     x, weight, *bias = (_flatten_rows(e, bottom) for bottom in e.bottoms)
@@ -51,7 +51,7 @@ def _emit_product_of_bottoms(e: EmitContext, axis: int) -> Value:
     return e.add_step(f"{text} + {{module}}[...]", x, weight, module=_make_param(e, "bias"), shape=e.top_shape)
 
 
-def _make_param(e: EmitContext, short_name: str) -> ModuleSpec:
+def _make_param(e: FlaxCall, short_name: str) -> ModuleSpec:
     """Return a module `nnx.Param` that holds the layer's first array."""
     array = e.arrays[0]
     return e.make_module(
@@ -72,7 +72,7 @@ def _reorder_inputs(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarra
 
 
 @FLAX.rule("InnerDistance")
-def inner_distance(e: EmitContext) -> Value:
+def inner_distance(e: FlaxCall) -> Value:
     """Emit the distance of each row of the bottom to each row of the second bottom or of a learned array."""
     normalizes = bool(e.arrays) and e.param.normalize
     require(not normalizes, "normalizes the rows of its weight (normalize), which is not supported")
@@ -86,7 +86,7 @@ def inner_distance(e: EmitContext) -> Value:
     return e.add_step(distance.replace("{1}", "{module}[...]"), x, module=_make_param(e, "centers"), shape=e.top_shape)
 
 
-def _flatten_rows(e: EmitContext, x: Value) -> Value:
+def _flatten_rows(e: FlaxCall, x: Value) -> Value:
     x = e.to_caffe_order(x)
     if len(x.shape) <= 2:
         return x
@@ -95,7 +95,7 @@ def _flatten_rows(e: EmitContext, x: Value) -> Value:
 
 
 @FLAX.rule("Embed")
-def embed(e: EmitContext) -> Value:
+def embed(e: FlaxCall) -> Value:
     """Emit nnx.Embed."""
     weight, *bias = e.arrays
     x = e.to_caffe_order(e.bottoms[0])
@@ -114,7 +114,7 @@ def embed(e: EmitContext) -> Value:
 
 
 @FLAX.rule("Parameter")
-def parameter(e: EmitContext) -> Value:
+def parameter(e: FlaxCall) -> Value:
     """Emit a learned array, which is the layer's top."""
     (array,) = e.arrays
     module = e.make_module(

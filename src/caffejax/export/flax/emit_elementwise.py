@@ -9,7 +9,7 @@ import numpy as np
 
 from ...base.errors import require
 from ...core.layers.helpers import canonical_axis
-from .emit_context import FLAX, EmitContext, affine_expression, shorten_float32
+from .emit_context import FLAX, FlaxCall, affine_expression, shorten_float32
 from .ir import Value
 
 _EXPRESSIONS = {
@@ -22,7 +22,7 @@ _EXPRESSIONS = {
 }
 
 
-def _make_emitter(text: str) -> Callable[[EmitContext], Value]:
+def _make_emitter(text: str) -> Callable[[FlaxCall], Value]:
     """Return an emitter for an element-wise function without settings, whose expression is `text`."""
     return lambda e: e.add_elementwise_step(text, *e.bottoms)
 
@@ -32,14 +32,14 @@ for _type, _text in _EXPRESSIONS.items():
 
 
 @FLAX.rule("ReLU")
-def relu(e: EmitContext) -> Value:
+def relu(e: FlaxCall) -> Value:
     """Emit max(x, 0), or a leaky ReLU if negative_slope is set."""
     slope = shorten_float32(e.param.negative_slope)
     return e.add_elementwise_step("nnx.relu({0})" if slope == 0 else f"nnx.leaky_relu({{0}}, {slope})", *e.bottoms)
 
 
 @FLAX.rule("ReLU6")
-def relu6(e: EmitContext) -> Value:
+def relu6(e: FlaxCall) -> Value:
     """Emit min(max(x, 0), 6), or a leaky ReLU limited to 6 if negative_slope is set."""
     slope = shorten_float32(e.param.negative_slope)
     text = "nnx.relu6({0})" if slope == 0 else f"jnp.minimum(nnx.leaky_relu({{0}}, {slope}), 6)"
@@ -47,7 +47,7 @@ def relu6(e: EmitContext) -> Value:
 
 
 @FLAX.rule("PReLU")
-def prelu(e: EmitContext) -> Value:
+def prelu(e: FlaxCall) -> Value:
     """Emit a leaky ReLU with one learned slope for each channel, or one for all channels."""
     (slope,) = e.arrays
     if slope.ndim == 0:
@@ -59,27 +59,27 @@ def prelu(e: EmitContext) -> Value:
 
 
 @FLAX.rule("ELU")
-def elu(e: EmitContext) -> Value:
+def elu(e: FlaxCall) -> Value:
     """Emit ELU: x above 0, and alpha * (exp(x) - 1) below 0."""
     alpha = shorten_float32(e.param.alpha)
     return e.add_elementwise_step("nnx.elu({0})" if alpha == 1 else f"nnx.elu({{0}}, {alpha})", *e.bottoms)
 
 
 @FLAX.rule("Swish")
-def swish(e: EmitContext) -> Value:
+def swish(e: FlaxCall) -> Value:
     """Emit x * sigmoid(beta * x)."""
     beta = shorten_float32(e.param.beta)
     return e.add_elementwise_step("nnx.silu({0})" if beta == 1 else f"{{0}} * nnx.sigmoid({beta} * {{0}})", *e.bottoms)
 
 
 @FLAX.rule("HardSigmoid")
-def hard_sigmoid(e: EmitContext) -> Value:
+def hard_sigmoid(e: FlaxCall) -> Value:
     """Emit a linear function of x, clipped to [0, 1]."""
     return e.add_elementwise_step(f"jnp.clip({affine_expression(e.param.alpha, e.param.beta)}, 0, 1)", *e.bottoms)
 
 
 @FLAX.rule("Clip")
-def clip(e: EmitContext) -> Value:
+def clip(e: FlaxCall) -> Value:
     """Emit clipping to [min, max]. If min is larger than max, the result is min, as in the layer."""
     low, high = shorten_float32(e.param.min), shorten_float32(e.param.max)
     text = f"jnp.clip({{0}}, {low}, {high})" if low <= high else f"jnp.maximum(jnp.minimum({{0}}, {high}), {low})"
@@ -87,13 +87,13 @@ def clip(e: EmitContext) -> Value:
 
 
 @FLAX.rule("Threshold")
-def threshold(e: EmitContext) -> Value:
+def threshold(e: FlaxCall) -> Value:
     """Emit 1 where x is above the threshold, 0 elsewhere."""
     return e.add_elementwise_step(f"jnp.where({{0}} > {shorten_float32(e.param.threshold)}, 1.0, 0.0)", *e.bottoms)
 
 
 @FLAX.rule("Softmax")
-def softmax(e: EmitContext) -> Value:
+def softmax(e: FlaxCall) -> Value:
     """Emit a softmax along an axis."""
     (x,) = e.bottoms
     operand = "{0}" if e.param.temperature == 1 else f"{{0}} / {e.param.temperature:.8g}"
@@ -104,7 +104,7 @@ def softmax(e: EmitContext) -> Value:
 
 
 @FLAX.rule("Dropout")
-def dropout(e: EmitContext) -> Value:
+def dropout(e: FlaxCall) -> Value:
     """Emit nnx.Dropout, which scales in training like Caffe. With `scale_train: false`, emit a scaling for TEST."""
     ratio = shorten_float32(e.param.dropout_ratio)
     module = e.make_module("nnx.Dropout", "dropout", {}, num_positional=1, rate=ratio)
@@ -118,7 +118,7 @@ def dropout(e: EmitContext) -> Value:
 
 
 @FLAX.rule("Power")
-def power(e: EmitContext) -> Value:
+def power(e: FlaxCall) -> Value:
     """Emit (shift + scale * x) ** power."""
     exponent, affine = shorten_float32(e.param.power), affine_expression(e.param.scale, e.param.shift)
     if exponent == 0 or e.param.scale == 0:
@@ -132,7 +132,7 @@ def power(e: EmitContext) -> Value:
 
 
 @FLAX.rule("Exp")
-def exp(e: EmitContext) -> Value:
+def exp(e: FlaxCall) -> Value:
     """Emit base ** (shift + scale * x)."""
     affine = affine_expression(e.param.scale, e.param.shift)
     text = f"jnp.exp({affine})" if e.param.base == -1 else f"{shorten_float32(e.param.base)} ** ({affine})"
@@ -140,7 +140,7 @@ def exp(e: EmitContext) -> Value:
 
 
 @FLAX.rule("Log")
-def log(e: EmitContext) -> Value:
+def log(e: FlaxCall) -> Value:
     """Emit the logarithm of shift + scale * x."""
     affine = affine_expression(e.param.scale, e.param.shift)
     text = f"jnp.log({affine})" if e.param.base == -1 else f"jnp.log({affine}) / {math.log(e.param.base)}"
@@ -148,7 +148,7 @@ def log(e: EmitContext) -> Value:
 
 
 @FLAX.rule("Eltwise")
-def eltwise(e: EmitContext) -> Value:
+def eltwise(e: FlaxCall) -> Value:
     """Emit a sum with coefficients, a product or a maximum."""
     xs = e.to_common_order(e.bottoms)
     placeholders = [f"{{{i}}}" for i in range(len(xs))]
@@ -174,7 +174,7 @@ def _sum_expression(placeholders: list[str], coefficients: list[int | float]) ->
 
 
 @FLAX.rule("Axpy")
-def axpy(e: EmitContext) -> Value:
+def axpy(e: FlaxCall) -> Value:
     """Emit factor * x + y, with a separate factor for each channel of each image."""
     factor, (x, y) = e.bottoms[0], map(e.to_channels_last, e.bottoms[1:])
     broadcast_factor = _broadcast_channels(e, factor, x)
@@ -182,14 +182,14 @@ def axpy(e: EmitContext) -> Value:
 
 
 @FLAX.rule("ChannelScale")
-def channel_scale(e: EmitContext) -> Value:
+def channel_scale(e: FlaxCall) -> Value:
     """Emit the product of the two bottoms. The single channel of the second bottom is broadcast to all channels."""
     x, factor = map(e.to_channels_last, e.bottoms)
     require(len(x.shape) == len(factor.shape), f"bottoms of shapes {x.shape} and {factor.shape} are not supported")
     return e.add_step("{0} * {1}", x, factor)
 
 
-def _broadcast_channels(e: EmitContext, factor: Value, x: Value) -> Value:
+def _broadcast_channels(e: FlaxCall, factor: Value, x: Value) -> Value:
     """Return factors of shape (images, channels, ...), reshaped to broadcast with `x`, whose channels are last."""
     factor = e.to_channels_last(factor)
     if len(factor.shape) == len(x.shape):
@@ -205,7 +205,7 @@ def _broadcast_channels(e: EmitContext, factor: Value, x: Value) -> Value:
 
 
 @FLAX.rule("Reduction")
-def reduction(e: EmitContext) -> Value:
+def reduction(e: FlaxCall) -> Value:
     """Emit a sum or mean over the last axes."""
     (x,) = e.bottoms
     x, axis = e.to_caffe_order(x), canonical_axis(e.param.axis, x.shape)
@@ -222,7 +222,7 @@ def reduction(e: EmitContext) -> Value:
 
 
 @FLAX.rule("ArgMax")
-def arg_max(e: EmitContext) -> Value:
+def arg_max(e: FlaxCall) -> Value:
     """Emit the index of the maximum along an axis. In a tie the last index wins, as in Caffe."""
     (x,) = e.bottoms
     require(

@@ -11,11 +11,11 @@ from ...base.errors import require
 from ...core.layers.helpers import canonical_axis, permuted_axes
 from ...core.layers.indexing import crop_box
 from ...forks.detection.permute import flipped_axes, reversed_axes, transposed_axes
-from .emit_context import FLAX, EmitContext, caffe_order, reshape_expression, shorten_float32
+from .emit_context import FLAX, FlaxCall, caffe_order, reshape_expression, shorten_float32
 from .ir import Value
 
 
-def flatten_from(e: EmitContext, x: Value, axis: int) -> Value:
+def flatten_from(e: FlaxCall, x: Value, axis: int) -> Value:
     """Return `x` with its axes from `axis` on merged. If `axis` is 1, the features keep their stored order."""
     if axis == len(x.shape) - 1:
         return x if axis == 1 else e.to_caffe_order(x)
@@ -38,7 +38,7 @@ def flatten_from(e: EmitContext, x: Value, axis: int) -> Value:
 
 
 @FLAX.rule("Flatten")
-def flatten(e: EmitContext) -> Value:
+def flatten(e: FlaxCall) -> Value:
     """Emit a reshape to (N, features). The features keep their stored order until a layer depends on the order."""
     (x,) = e.bottoms
     start = canonical_axis(e.param.axis, x.shape)
@@ -53,7 +53,7 @@ def flatten(e: EmitContext) -> Value:
 
 
 @FLAX.rule("Reshape")
-def reshape(e: EmitContext) -> Value:
+def reshape(e: FlaxCall) -> Value:
     """Emit a reshape, after the axes have been put into Caffe's order."""
     (x,) = e.bottoms
     if e.top_shape == x.shape and 0 in e.param.shape.dim:
@@ -67,7 +67,7 @@ def reshape(e: EmitContext) -> Value:
     return e.add_step(f"{{0}}.reshape({text})", x, shape=e.top_shape, order=caffe_order(len(e.top_shape)))
 
 
-def _size_expressions(e: EmitContext, x: Value) -> list[int | str]:
+def _size_expressions(e: FlaxCall, x: Value) -> list[int | str]:
     """Return the new sizes. The batch size is a source expression that reads it from the array's shape."""
     n = len(x.shape)
     start = e.param.axis if e.param.axis >= 0 else n + e.param.axis + 1
@@ -79,18 +79,18 @@ def _size_expressions(e: EmitContext, x: Value) -> list[int | str]:
 
 
 @FLAX.rule("Permute")
-def permute(e: EmitContext) -> Value:
+def permute(e: FlaxCall) -> Value:
     """Return the bottom with its axes permuted, without emitting a step."""
     return _permute_axes(e, permuted_axes(e.context, e.bottoms[0].shape))
 
 
 @FLAX.rule("Transpose")
-def transpose(e: EmitContext) -> Value:
+def transpose(e: FlaxCall) -> Value:
     """Return the bottom with all axes permuted, without emitting a step."""
     return _permute_axes(e, transposed_axes(e.context, e.bottoms[0].shape))
 
 
-def _permute_axes(e: EmitContext, axes: Sequence[int]) -> Value:
+def _permute_axes(e: FlaxCall, axes: Sequence[int]) -> Value:
     """Return the bottom with its axes permuted. Only its attributes change, so no step is emitted."""
     (x,) = e.bottoms
     if x.flattened_from is not None:
@@ -99,7 +99,7 @@ def _permute_axes(e: EmitContext, axes: Sequence[int]) -> Value:
 
 
 @FLAX.rule("Concat")
-def concat(e: EmitContext) -> Value:
+def concat(e: FlaxCall) -> Value:
     """Emit a concatenation along an axis."""
     axis = canonical_axis(e.param.concat_dim if e.param.HasField("concat_dim") else e.param.axis, e.bottoms[0].shape)
     first = e.bottoms[0]
@@ -117,7 +117,7 @@ def concat(e: EmitContext) -> Value:
 
 
 @FLAX.rule("Slice")
-def slice_(e: EmitContext) -> tuple[Value, ...]:
+def slice_(e: FlaxCall) -> tuple[Value, ...]:
     """Emit a split along an axis."""
     (x,) = e.bottoms
     x = e.reorder(x, x.order)
@@ -130,33 +130,33 @@ def slice_(e: EmitContext) -> tuple[Value, ...]:
 
 
 @FLAX.rule("Split")
-def split(e: EmitContext) -> tuple[Value, ...]:
+def split(e: FlaxCall) -> tuple[Value, ...]:
     """Return the bottom for each top, without emitting a step."""
     return e.bottoms * len(e.layer.tops)
 
 
 @FLAX.rule("Debug", "Gather")
-def identity(e: EmitContext) -> tuple[Value, ...]:
+def identity(e: FlaxCall) -> tuple[Value, ...]:
     """Return each bottom as the top with the same index, without emitting a step."""
     return e.bottoms
 
 
 @FLAX.rule("LabelSpecificAdd")
-def label_specific_add(e: EmitContext) -> Value:
+def label_specific_add(e: FlaxCall) -> Value:
     """Return the bottom, because the layer is the identity without labels, as in inference."""
     require(len(e.layer.tops) == 1, "has a second top, which is not supported")
     return e.bottoms[0]
 
 
 @FLAX.rule("LabelSpecificRescale")
-def label_specific_rescale(e: EmitContext) -> Value | Sequence[Value]:
+def label_specific_rescale(e: FlaxCall) -> Value | Sequence[Value]:
     """Return the bottom, because the layer is the identity without labels, as in inference."""
     require(not e.param.rescale_test, "also needs labels in TEST (rescale_test), which is not supported")
     return label_specific_add(e)
 
 
 @FLAX.rule("ShuffleChannel")
-def shuffle_channel(e: EmitContext) -> Value:
+def shuffle_channel(e: FlaxCall) -> Value:
     """Emit a channel shuffle, which interleaves the channels of all groups."""
     x = e.to_channels_last(e.bottoms[0])
     if e.param.group in (1, x.shape[1]):
@@ -165,7 +165,7 @@ def shuffle_channel(e: EmitContext) -> Value:
 
 
 @FLAX.rule("Tile")
-def tile(e: EmitContext) -> Value:
+def tile(e: FlaxCall) -> Value:
     """Emit a repetition of the bottom along an axis."""
     (x,) = e.bottoms
     x = e.reorder(x, x.order)
@@ -175,18 +175,18 @@ def tile(e: EmitContext) -> Value:
 
 
 @FLAX.rule("Flip")
-def flip(e: EmitContext) -> Value:
+def flip(e: FlaxCall) -> Value:
     """Emit a reversal of height, width or both."""
     return _flip_axes(e, flipped_axes(e.context, e.bottoms[0].shape))
 
 
 @FLAX.rule("Reverse")
-def reverse(e: EmitContext) -> Value:
+def reverse(e: FlaxCall) -> Value:
     """Emit a reversal of axes."""
     return _flip_axes(e, reversed_axes(e.context, e.bottoms[0].shape))
 
 
-def _flip_axes(e: EmitContext, axes: Sequence[int]) -> Value:
+def _flip_axes(e: FlaxCall, axes: Sequence[int]) -> Value:
     (x,) = e.bottoms
     x = e.reorder(x, x.order)
     if not axes:
@@ -197,7 +197,7 @@ def _flip_axes(e: EmitContext, axes: Sequence[int]) -> Value:
 
 
 @FLAX.rule("Crop")
-def crop(e: EmitContext) -> Value:
+def crop(e: FlaxCall) -> Value:
     """Emit a crop to the size of the second bottom."""
     x, size_blob = e.bottoms
     x = e.reorder(x, x.order)
@@ -213,7 +213,7 @@ def crop(e: EmitContext) -> Value:
 
 
 @FLAX.rule("Padding")
-def padding(e: EmitContext) -> Value:
+def padding(e: FlaxCall) -> Value:
     """Emit zero padding of height and width."""
     x, (low, high) = e.to_channels_last(e.bottoms[0]), (e.param.pad_beg, e.param.pad_end)
     require(min(low, high) >= 0, "crops rows and columns (negative pad_beg or pad_end), which is not supported")
@@ -222,7 +222,7 @@ def padding(e: EmitContext) -> Value:
 
 
 @FLAX.rule("Interp")
-def interp(e: EmitContext) -> Value:
+def interp(e: FlaxCall) -> Value:
     """Emit bilinear interpolation with aligned corners."""
     x, p = e.to_channels_last(e.bottoms[0]), e.param
     if p.pad_beg or p.pad_end:
@@ -234,7 +234,7 @@ def interp(e: EmitContext) -> Value:
 
 
 @FLAX.rule("Upsample")
-def upsample(e: EmitContext) -> Value:
+def upsample(e: FlaxCall) -> Value:
     """Emit a repetition of each value along height and width. For SegNet's layer, emit max unpooling."""
     if len(e.bottoms) > 1:
         return _emit_max_unpool(e)
@@ -247,13 +247,13 @@ def upsample(e: EmitContext) -> Value:
 
 
 @FLAX.rule("Unpooling")
-def unpooling(e: EmitContext) -> Value:
+def unpooling(e: FlaxCall) -> Value:
     """Emit max unpooling, which copies values to the positions of maxima."""
     require(len(e.bottoms) > 1, "has no bottom with the positions of maxima, which is not supported")
     return _emit_max_unpool(e)
 
 
-def _emit_max_unpool(e: EmitContext) -> Value:
+def _emit_max_unpool(e: FlaxCall) -> Value:
     x, indices = map(e.to_channels_last, e.bottoms)
     return e.add_step(
         f"max_unpool({{0}}, {{1}}, {e.top_shape[2:]})",

@@ -31,10 +31,10 @@ def lower(model: InferenceModel) -> Program:
         return builder.add_value(blob, shape, channels_last_order(len(shape)))
 
     def emit(layer: Layer, bottoms: tuple[Value, ...]) -> dict[str, Value]:
-        tops = FLAX.match(builder.make_context(layer, bottoms))
+        tops = FLAX.match(builder.make_call(layer, bottoms))
         if tops is None:
             raise LayerError("is not supported in flax source; export outputs that do not depend on it (--outputs)")
-        return dict(zip(layer.tops, tops, strict=True))
+        return tops
 
     values |= {name: add_blob(name) for name in model.inputs}
     inputs = tuple(value.number for value in values.values())
@@ -72,7 +72,7 @@ def _find_exportable_outputs(model: InferenceModel, failed_keys: Collection[str]
 
 def _to_channels_last(builder: FlaxBuilder, model: InferenceModel, value: Value) -> Value:
     """Return an output of the net with its channels last; add a transposition if needed."""
-    return builder.make_context(model.net.graph.layers[-1], (value,)).to_channels_last(value)
+    return builder.make_call(model.net.graph.layers[-1], (value,)).to_channels_last(value)
 
 
 def _merge_scales_into_batch_norms(steps: list[ExpressionStep], outputs: tuple[int, ...]) -> list[ExpressionStep]:

@@ -238,8 +238,10 @@ class _ModelBuilder:
         start, arrays, affine = len(self.builder.nodes), self._get_arrays(layer), self._find_affine_reader(layer)
         call = OnnxCall(layer, arrays, bottoms, self.blobs, self.builder, affine[1] if affine else None)
         with self.builder.layer_scope(layer.key):
-            tops = ONNX.match(call)
-            if tops is None:
+            matched_tops = ONNX.match(call)
+            if matched_tops is not None:
+                tops = list(matched_tops.values())
+            else:
                 del self.builder.nodes[start:]
                 tops = convert(self.builder, lambda *xs: _run_forward(layer, arrays, xs), bottoms)
             names = affine[0].tops if affine and call.merges else layer.tops

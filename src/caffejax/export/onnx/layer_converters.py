@@ -103,7 +103,7 @@ def convolution(call: OnnxCall) -> Tops | None:
 
 @convert("ConvolutionDepthwise", operators="Conv", exceptions=_UNSUPPORTED_CONVOLUTION)
 def depthwise(call: OnnxCall) -> Tops | None:
-    """Convert to Conv with as many groups as channels, which convolves each channel separately."""
+    """Convert to Conv with a group for each channel."""
     context = depthwise_context(call.context, call.bottom_spec)
     return _emit_convolution(call, make_convolution_op(context, (call.bottom_spec,)))
 
