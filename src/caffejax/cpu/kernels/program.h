@@ -1,9 +1,10 @@
 // Reads the program of a frozen net, a text that cpu/kernels/onednn_program.py writes: what to compute, not how.
 //
-// Each line is a statement: a word, then fields, each a name and numbers. `argument dims 1 8 3` and `weight dims ...` are
-// the shapes of the program's arguments and weights. Then come the operations, such as `concat in 0 1 axis 1 out 1 8 3`,
-// and `result value 2` for each result of the program. The values are the arguments and the results of the operations,
-// numbered in this order from 0. A word that begins with + is applied to the result of the operation before it.
+// Each line is a statement: a word, then fields, each a name and numbers. First `argument dims 1 8 3` for the shape of
+// each argument of the program, and `weight dims ...` for that of each weight. Then the operations, such as
+// `concat in 0 1 axis 1 out 1 8 3`, and `result value 2` for each result of the program. The values are the arguments
+// and the results of the operations, numbered in this order from 0. A word that begins with + is applied to the result
+// of the operation before it.
 //
 // Values are float32, except if an operation has a field `bfloat16`, `int8` or `uint8`, without numbers. An operation
 // computes in the type of its first input. Only "convert" may have an input whose type differs from its result's. An
