@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import jax
+import numpy as np
 from jax import export
 
 from ..base.errors import CaffejaxError, GraphError, Problem
@@ -45,9 +46,9 @@ class InferenceModel:
         """Names of the output blobs."""
         return self.net.outputs
 
-    def arrays(self, layer: Layer) -> tuple[jax.Array, ...]:
-        """Return a layer's parameters and state, including shared parameters, in the order of Caffe's blobs."""
-        return layer.arrays(*self.variables)
+    def arrays(self, layer: Layer) -> tuple[np.ndarray, ...]:
+        """Return a layer's parameters and state as float32, including shared parameters, in Caffe's order of blobs."""
+        return tuple(np.asarray(array, np.float32) for array in layer.arrays(*self.variables))
 
     @contextmanager
     def report_random_layers(self) -> Iterator[None]:

@@ -60,8 +60,7 @@ class FlaxBuilder:
 
     def make_call(self, layer: Layer, bottoms: tuple[Value, ...]) -> FlaxCall:
         """Return the argument of a layer's emitter."""
-        arrays = tuple(np.asarray(array, np.float32) for array in self.model.arrays(layer))
-        return FlaxCall(layer, arrays, bottoms, self.model.net.graph.blobs, self)
+        return FlaxCall(layer, self.model.arrays(layer), bottoms, self.model.net.graph.blobs, self)
 
 
 @dataclass

@@ -229,13 +229,13 @@ class _ModelBuilder:
         readers = self.readers.get(layer.tops[0], []) if len(layer.tops) == 1 else []
         reader = readers[0] if len(readers) == 1 else None
         shape = self.blobs[layer.tops[0]].shape
-        if reader is None or len(reader.bottoms) != 1 or len(shape) < 2:
+        if reader is None or reader.type.traits.channel_affine is None or len(reader.bottoms) != 1 or len(shape) < 2:
             return None
-        affine = Epilogue(reader.context, self._get_arrays(reader))
+        affine = Epilogue(reader.context, self.model.arrays(reader))
         return (reader, affine) if affine.blobs and affine.is_channel_affine(1, shape[1]) else None
 
     def _add_layer(self, layer: Layer, bottoms: tuple[OnnxValue, ...]) -> dict[str, OnnxValue]:
-        start, arrays, affine = len(self.builder.nodes), self._get_arrays(layer), self._find_affine_reader(layer)
+        start, arrays, affine = len(self.builder.nodes), self.model.arrays(layer), self._find_affine_reader(layer)
         call = OnnxCall(layer, arrays, bottoms, self.blobs, self.builder, affine[1] if affine else None)
         with self.builder.layer_scope(layer.key):
             matched_tops = ONNX.match(call)
@@ -263,9 +263,6 @@ class _ModelBuilder:
 
     def _add_named_node(self, op: str, inputs: Sequence[str], output: str) -> None:
         self.builder.rename(len(self.builder.nodes), self.builder.add_node(op, inputs), output)
-
-    def _get_arrays(self, layer: Layer) -> tuple[np.ndarray, ...]:
-        return tuple(np.asarray(array, np.float32) for array in self.model.arrays(layer))
 
     def _add_output(self, name: str) -> OnnxValue:
         """Return the value of the net's output `name`, after adding nodes that remove its padding rows."""
