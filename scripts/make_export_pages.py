@@ -12,8 +12,8 @@ from pathlib import Path
 
 from page_writer import replace_part, write_or_check
 
-from caffejax.export.flax.emit_context import supported_types
-from caffejax.export.onnx.layer_converters import LAYER_CONVERSIONS
+from caffejax.export.flax.emit_context import FLAX
+from caffejax.export.onnx.layer_converters import OPERATORS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -21,16 +21,13 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 def make_onnx_table() -> str:
     """Return a Markdown table of the layer types with a conversion to ONNX operators."""
     lines = ["| type | operators | decomposed if |", "|---|---|---|"]
-    lines += [
-        f"| {name} | {conversion.operator_names} | {conversion.exceptions} |"
-        for name, conversion in sorted(LAYER_CONVERSIONS.items())
-    ]
+    lines += [f"| {name} | {operators} | {exceptions} |" for name, (operators, exceptions) in sorted(OPERATORS.items())]
     return "\n".join(lines) + "\n"
 
 
 def make_flax_type_text() -> str:
     """Return the names of the layer types that flax source supports, as wrapped text."""
-    return textwrap.fill(f"{', '.join(sorted(supported_types()))}.", 120) + "\n"
+    return textwrap.fill(f"{', '.join(sorted(FLAX.rules))}.", 120) + "\n"
 
 
 def make_pages() -> dict[Path, str]:

@@ -35,7 +35,7 @@ from caffejax.base.glog import log
 from caffejax.core.graph import Graph, Layer, make_inference_graph
 from caffejax.core.program.net import Net
 from caffejax.core.schema.caffe_pb2 import LayerParameter, NetParameter
-from caffejax.cpu.frozen.layer_lowerings import LOWERINGS
+from caffejax.cpu.frozen.layer_lowerings import ONEDNN
 
 TOLERANCES = {"float32": 1e-4, "bfloat16": 2e-2, "int8": 5e-2}
 LARGEST_PLANE = 16
@@ -85,7 +85,7 @@ def find_cases(archive: Path, report: Counter[str]) -> Iterator[Case]:
                     readers[bottom].append(layer)
             fused_keys: set[str] = set()
             for layer in graph.layers:
-                if layer.type.is_input or layer.key in fused_keys or layer.type.name not in LOWERINGS:
+                if layer.type.is_input or layer.key in fused_keys or layer.type.name not in ONEDNN.rules:
                     continue
                 chain = _find_chain(graph, layer, readers)
                 fused_keys |= {fused.key for fused in chain}
@@ -105,7 +105,7 @@ def _find_chain(graph: Graph, layer: Layer, readers: dict[str, list[Layer]]) -> 
             break
         reader = readers[top][0]
         keeps_shape = all(graph.blobs[name].shape == graph.blobs[top].shape for name in (*reader.bottoms, *reader.tops))
-        if reader.type.name not in LOWERINGS or not keeps_shape:
+        if reader.type.name not in ONEDNN.rules or not keeps_shape:
             break
         chain.append(reader)
     return chain

@@ -13,14 +13,16 @@ PACKAGE = Path(caffejax.__file__).parent
 # where types are defined, and where old names of types are replaced
 EXEMPT = ("core/layers/", "core/data/", "forks/", "core/schema/upgrade.py")
 TABLES = {  # what a target does with a type
-    "cpu/frozen/layer_lowerings.py: register_lowering": "operations of oneDNN, in LOWERINGS",
+    "cpu/frozen/layer_lowerings.py: ONEDNN.rule": "operations of oneDNN",
+    "cpu/frozen/layer_lowerings.py: _ELEMENTWISE": "element-wise functions of oneDNN, in the same table",
     "dnn/nodes.py: TYPE_RULES": "how OpenCV lists, counts and fills layers",
     **{
-        f"export/flax/emit_{name}.py: register_emitter": "flax source"
+        f"export/flax/emit_{name}.py: FLAX.rule": "flax source"
         for name in ("convolution", "dense", "elementwise", "normalization", "pooling", "shape_ops")
     },
     "export/flax/emit_elementwise.py: _EXPRESSIONS": "flax source of element-wise types, in the same table",
-    "export/onnx/layer_converters.py: register_conversion": "ONNX nodes, in LAYER_CONVERSIONS",
+    "export/onnx/layer_converters.py: convert": "ONNX nodes",
+    "export/onnx/layer_converters.py: _ELEMENTWISE": "ONNX nodes of element-wise types, in the same table",
     "pycaffe/_layer_range.py: _DECONV_RULES": "diffs in deconvolution passes",
     "tools/summary/net_summary.py: _FAMILIES_BY_TYPE": "families that traits do not determine",
     "tools/view/draw_style.py: DRAW_STYLES": "colours and texts of Caffe's draw_net",

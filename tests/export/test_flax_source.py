@@ -26,7 +26,7 @@ from flax_nets import (
 from caffejax import CaffejaxError, Net
 from caffejax.export import InferenceModel, make_inference_model
 from caffejax.export.flax import write_flax
-from caffejax.export.flax.emit_context import supported_types
+from caffejax.export.flax.emit_context import FLAX
 from export.random_params import draw_variables
 from fresh_processes import spawn_jax_process
 from golden_cases import ACCEPTED_CASES, format_case_id
@@ -336,7 +336,7 @@ def test_repeated_blocks_become_a_class_and_a_list(source_folder: Path) -> None:
     assert source.count("nnx.BatchNorm(") == 1
 
 
-RECORDED_CASES = [case for case in ACCEPTED_CASES if case["type"] in supported_types() and "stochastic" not in case]
+RECORDED_CASES = [case for case in ACCEPTED_CASES if case["type"] in FLAX.rules and "stochastic" not in case]
 
 
 @pytest.mark.long

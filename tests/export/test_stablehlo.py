@@ -204,8 +204,8 @@ def test_exported_nets_have_a_symbolic_batch_size_if_supported(name: str, input_
 def test_inputs_of_equal_batch_size_share_a_symbol() -> None:
     sum_of_both = 'layer { name: "sum" type: "Eltwise" bottom: "ip" bottom: "offsets" top: "sum" }'
     shapes = symbolic_batch_shapes(build_subject(REGIONS + input_layer("offsets", 3, 4) + sum_of_both))
-    lengths = {name: str(blob.shape[0]) for name, blob in shapes.items()}
-    assert lengths == {"data": "batch_0", "rois": "batch_1", "offsets": "batch_1"}
+    lengths = {name: str(shapes[name].shape[0]) for name in ("data", "rois", "offsets", "sum")}
+    assert lengths == {"data": "batch_0", "rois": "batch_1", "offsets": "batch_1", "sum": "batch_1"}
 
 
 def test_images_and_regions_have_separate_batch_sizes(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:

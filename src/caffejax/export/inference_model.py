@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import jax
+import numpy as np
 from jax import export
 
 from ..base.errors import CaffejaxError, GraphError, Problem
@@ -45,9 +46,9 @@ class InferenceModel:
         """Names of the output blobs."""
         return self.net.outputs
 
-    def arrays(self, layer: Layer) -> tuple[jax.Array, ...]:
-        """Return a layer's parameters and state, including shared parameters, in the order of Caffe's blobs."""
-        return layer.arrays(*self.variables)
+    def arrays(self, layer: Layer) -> tuple[np.ndarray, ...]:
+        """Return a layer's parameters and state as float32, including shared parameters, in Caffe's order of blobs."""
+        return tuple(np.asarray(array, np.float32) for array in layer.arrays(*self.variables))
 
     @contextmanager
     def report_random_layers(self) -> Iterator[None]:
@@ -97,15 +98,12 @@ def make_inference_model(net: Net, variables: Variables, outputs: Iterable[str] 
     return InferenceModel(inference_net, check_variables(inference_net.graph, params, state))
 
 
-Shapes = Mapping[str, jax.ShapeDtypeStruct]
-
-
 class BatchError(GraphError):
     """Raised if layers do not support a symbolic batch size, which is chosen at run time. The message names them."""
 
 
 def symbolic_batch_shapes(model: InferenceModel, axis: int = 0) -> dict[str, jax.ShapeDtypeStruct]:
-    """Return the shapes and dtypes of the inputs with a symbolic batch size, which is chosen at run time.
+    """Return the shapes and dtypes of all blobs with a symbolic batch size, which is chosen at run time.
 
     A single input gets the symbol `batch`. For several inputs, these choices are tried in order, and the first choice
     that all layers support is returned:
@@ -134,8 +132,9 @@ def symbolic_batch_shapes(model: InferenceModel, axis: int = 0) -> dict[str, jax
             name: _replace_axis(blob, axis, symbol_of(name), scope) if axis < blob.ndim else blob
             for name, blob in model.inputs.items()
         }
-        if not (problems := _find_problems(model, shapes)):
-            return shapes
+        blobs, problems = _infer_blobs(model, shapes)
+        if not problems:
+            return blobs
     raise BatchError(problems)
 
 
@@ -146,8 +145,13 @@ def _replace_axis(
     return jax.ShapeDtypeStruct((*blob.shape[:axis], length, *blob.shape[axis + 1 :]), blob.dtype)
 
 
-def _find_problems(model: InferenceModel, inputs: Shapes) -> list[Problem]:
-    """Return the problems of layers with these input shapes, skipping layers that depend on a layer with a problem."""
+def _infer_blobs(
+    model: InferenceModel, inputs: Mapping[str, jax.ShapeDtypeStruct]
+) -> tuple[dict[str, jax.ShapeDtypeStruct], list[Problem]]:
+    """Return the shapes and dtypes of all blobs for these inputs, and the problems of layers.
+
+    Layers that depend on a layer with a problem are passed over.
+    """
     blobs, problems = dict(inputs), list[Problem]()
     for layer in model.layers:
         if any(bottom not in blobs for bottom in layer.bottoms):
@@ -164,4 +168,4 @@ def _find_problems(model: InferenceModel, inputs: Shapes) -> list[Problem]:
             problems += error.problems
         else:
             blobs.update(zip(layer.tops, tops, strict=True))
-    return problems
+    return blobs, problems

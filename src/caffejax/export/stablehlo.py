@@ -53,7 +53,8 @@ def export_stablehlo(
         names = ", ".join(map(repr, unknown_platforms)) or "none"
         raise CaffejaxError(f"platforms must be one or more of {', '.join(_SUPPORTED_PLATFORMS)}, not {names}")
     _check_layers(model)
-    inputs = symbolic_batch_shapes(model, batch_axis) if symbolic_batch else model.inputs
+    blobs = symbolic_batch_shapes(model, batch_axis) if symbolic_batch else model.inputs
+    inputs = {name: blobs[name] for name in model.inputs}
     if preprocessing is not None:
         inputs[preprocessing.input_name] = preprocessing.image_spec(inputs[preprocessing.input_name])
     run = jax.jit(_make_function(model, preprocessing), keep_unused=True)  # an input may be used for its shape only

@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from mutated_programs import PROGRAMS, parse
+from mutated_programs import PROGRAMS, make_program
 
 from caffejax.cpu.kernels import onednn_program
 from caffejax.cpu.kernels.packed_weights import PackedWeights
@@ -45,13 +45,16 @@ INVALID_PROGRAMS = {
     "a statement on nothing": "argument dims 1 3\n+relu a 0 b 0\nresult value 0",
     "a function without its number": CONVOLUTION + "\napply in 1 out 1 16 6 6\n+relu a 0\nresult value 2",
     "numbers before a field": "argument 1 2 3",
+    "no field of this name": CONVOLUTION.replace("groups 1", "group 1"),
+    "a comma in a number": CONVOLUTION.replace("stride 1 1", "stride 1,0 1"),
+    "an empty line": CONVOLUTION.replace("result", "\nresult"),
 }
 
 
 @pytest.mark.parametrize("case", INVALID_PROGRAMS)
 def test_an_invalid_program_raises_an_error(case: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        onednn_program.Executable(parse(INVALID_PROGRAMS[case]))
+        onednn_program.Executable(make_program(INVALID_PROGRAMS[case]))
 
 
 @pytest.mark.parametrize("count", [400, pytest.param(8000, marks=pytest.mark.long)])
@@ -65,7 +68,7 @@ def test_random_program_texts_do_not_crash(count: int) -> None:
 
 
 def test_arguments_and_weights_of_wrong_shapes_raise_errors() -> None:
-    program = parse(CONVOLUTION)
+    program = make_program(CONVOLUTION)
     executable = onednn_program.Executable(program)
     weights = [np.ones((16, 16, 3, 3), np.float32), np.ones(16, np.float32)]
     packed = executable.pack(weights)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from frozen_nets import assert_frozen_net_equals_net, find_compiled_types, make_net_text
 
-from caffejax.cpu.frozen.layer_lowerings import LOWERINGS
+from caffejax.cpu.frozen.layer_lowerings import ONEDNN
 from caffejax.cpu.kernels import onednn_program
 
 pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
@@ -166,7 +166,7 @@ def make_branches(cases: Mapping[str, Sequence[str]], shape: tuple[int, ...]) ->
 
 
 def test_every_lowering_has_cases() -> None:
-    assert set(SETTINGS) == set(LOWERINGS)
+    assert set(SETTINGS) == set(ONEDNN.rules)
 
 
 @pytest.mark.long

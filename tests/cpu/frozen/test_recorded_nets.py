@@ -12,7 +12,7 @@ from frozen_nets import FAST_COMPILATION, assert_close
 
 from caffejax.base.variables import Variables
 from caffejax.core.program.net import Net
-from caffejax.cpu.frozen.layer_lowerings import LOWERINGS
+from caffejax.cpu.frozen.layer_lowerings import ONEDNN
 from golden_cases import ACCEPTED_CASES, format_case_id, is_fork_case
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -47,7 +47,7 @@ LAYERS = {
     format_case_id(case): case
     for case in ACCEPTED_CASES
     if (case["phase"] == "TEST" or case["type"] != "BatchNorm")
-    and case["type"] in LOWERINGS
+    and case["type"] in ONEDNN.rules
     and not is_fork_case(case)
     and "forwards" not in case
 }

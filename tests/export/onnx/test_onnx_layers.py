@@ -10,7 +10,7 @@ from caffejax.base.variables import Variables
 from caffejax.core.layers import layer_types
 from caffejax.core.program.net import Net
 from caffejax.export import make_inference_model
-from caffejax.export.onnx.layer_converters import LAYER_CONVERSIONS
+from caffejax.export.onnx.layer_converters import ONNX
 from golden_cases import ACCEPTED_CASES, find_first_cases, get_layer_type_of_case, is_fork_case
 from layer_nets import Replay
 
@@ -27,12 +27,12 @@ QUICK_TYPES = {"Scale", "ArgMax", "Reduction", "Crop", "Embed", "LSTM", "ROIPool
 
 
 def mark_case(name: str, case: dict[str, Any]) -> Any:
-    sampled = not is_fork_case(case) and (case["type"] in LAYER_CONVERSIONS or name in QUICK_TYPES)
+    sampled = not is_fork_case(case) and (case["type"] in ONNX.rules or name in QUICK_TYPES)
     return pytest.param(case, id=name, marks=[] if sampled else [pytest.mark.long])
 
 
 def test_operators_belong_to_registered_layer_types() -> None:
-    assert set(LAYER_CONVERSIONS) <= set(layer_types())
+    assert set(ONNX.rules) <= set(layer_types())
 
 
 @pytest.mark.parametrize(

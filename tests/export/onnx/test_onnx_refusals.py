@@ -64,15 +64,16 @@ def test_a_refused_net_is_explained_and_nothing_is_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_an_unsupported_jax_function_names_the_layer() -> None:
+def test_an_unsupported_jax_function_names_each_layer() -> None:
     unsupported_type = declare("Odd")(lambda x: jax.scipy.special.erfinv(x))
-    text = f'{DATA} layer {{ name: "odd" type: "Odd" bottom: "data" top: "x" }}'
+    text = f"""{DATA} layer {{ name: "odd" type: "Odd" bottom: "data" top: "x" }}
+      layer {{ name: "relu" type: "ReLU" bottom: "x" top: "x" }}
+      layer {{ name: "odder" type: "Odd" bottom: "x" top: "y" }}"""
     with register_temporarily(unsupported_type):
         net = Net(text)
         subject = make_inference_model(net, net.init(jax.random.key(0)))
-        with pytest.raises(
-            GraphError, match=r"layer 'odd' \(Odd\): .*JAX primitive erf_inv, for which ONNX has no operator"
-        ):
+        problem = r"layer '{}' \(Odd\): .*JAX primitive erf_inv, for which ONNX has no operator"
+        with pytest.raises(GraphError, match=rf"^{problem.format('odd')}\n{problem.format('odder')}$"):
             export_onnx(subject)
 
 

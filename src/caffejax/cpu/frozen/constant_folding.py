@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,10 +11,12 @@ import numpy as np
 
 from ...core.graph import Graph, Layer, Param, Slot
 from ...core.layers import ParamSpec, Traced
+from ...core.layers.context import Epilogue
 from ...core.layers.shape_ops import concat, concat_axis
 from ...core.ops.implementations import find_form, register_forms
 from ...core.program import PassInputs, VariableTrees, compute_part
 from ...core.program.schedule import make_part
+from ...core.program.targets import find_readers
 from ...core.schema.caffe_pb2 import ConcatParameter
 from ..kernels.packed_weights import StoredWeight
 
@@ -77,7 +78,7 @@ class _FoldedGraphBuilder:
 
     def __init__(self, graph: Graph, variables: VariableTrees) -> None:
         self._graph, self._variables = graph, variables
-        self._reader_counts = Counter([*(b for layer in graph.layers for b in layer.bottoms), *graph.outputs])
+        self._readers = find_readers(graph.layers, graph.outputs)
         self._layers: dict[str, Layer] = {}  # by key
         self._arrays: dict[str, Arrays] = {}
         self._producers: dict[str, str] = {}  # the key of the producer of each blob
@@ -114,8 +115,7 @@ class _FoldedGraphBuilder:
         Returns:
             Whether the layer was folded.
         """
-        channel_affine = layer.type.traits.channel_affine
-        if channel_affine is None or len(layer.bottoms) != 1 or any(layer.loss_weights):
+        if layer.type.traits.channel_affine is None or len(layer.bottoms) != 1 or any(layer.loss_weights):
             return False
         (bottom,) = layer.bottoms
         producer = self._layers.get(self._producers.get(bottom, ""))
@@ -123,15 +123,13 @@ class _FoldedGraphBuilder:
             producer is None
             or producer.type.traits.fold_scale_bias is None
             or len(producer.tops) != 1
-            or self._reader_counts[bottom] != 1
+            or len(self._readers[bottom]) != 1
         ):
             return False
-        shape = self._graph.blobs[bottom].shape
-        if not layer.context.call(
-            channel_affine.applies, [tuple(a.shape) for a in arrays], 1, shape[1] if len(shape) > 1 else 0
-        ):
+        shape, affine = self._graph.blobs[bottom].shape, Epilogue(layer.context, tuple(map(np.asarray, arrays)))
+        if not affine.is_channel_affine(1, shape[1] if len(shape) > 1 else 0):
             return False
-        factors = layer.context.call(channel_affine.factor_and_bias, blobs=tuple(map(np.asarray, arrays)))
+        factors = affine.factor_and_bias()
         folded_layer = producer.context.call(
             producer.type.traits.fold_scale_bias, *factors, blobs=self._arrays[producer.key]
         )
@@ -211,4 +209,4 @@ def _concat_on_host(p: ConcatParameter, *xs: np.ndarray) -> np.ndarray:
     return np.concatenate(xs, concat_axis(p, xs))
 
 
-register_forms("host", {concat: _concat_on_host})
+register_forms("host", {concat.forward: _concat_on_host})

@@ -26,7 +26,6 @@ from ..kernels.onednn_program import FieldValue, Operation, Shape
 Ranges = Mapping[str, tuple[float, float]]  # the minimum and maximum of each blob
 _MIN_LARGEST = 1e-30  # used as the maximum of a blob of zeros, so that its step is not 0
 _CPU_FEATURES = {"bfloat16": "AVX512-BF16", "int8": "AVX512-VNNI and AVX-VNNI"}
-_TYPE_CODES = {"float32": 0, "bfloat16": 1, "int8": 2, "uint8": 3}  # as in program.h
 _WEIGHT_OPERATIONS = {"bfloat16": ("convolution", "deconvolution", "dense"), "int8": ("convolution", "dense")}
 # operations whose results consist of numbers of their inputs
 _NUMBER_PRESERVING_OPERATIONS = ("max", "concat", "reshape")
@@ -317,7 +316,7 @@ class _ProgramConverter:
         return self._converted_numbers[number, number_type]
 
     def _type_fields(self, number_type: _NumberType) -> dict[str, FieldValue]:
-        fields: dict[str, FieldValue] = {"type": _TYPE_CODES[number_type.name]} if number_type.name != "float32" else {}
+        fields: dict[str, FieldValue] = {number_type.name: ()} if number_type.name != "float32" else {}
         return fields | ({"scale": self._add_step_weight(number_type.step)} if number_type.step else {})
 
     def _epilogue_fields(self, fields: dict[str, FieldValue]) -> dict[str, FieldValue]:

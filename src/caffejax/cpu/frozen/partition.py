@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from ...base.errors import CaffejaxError
+from ...base.errors import CaffejaxError, GraphError
 from ...core.graph import Graph, Layer
 from ...core.graph.reshape import with_batch
 from ...core.program import LayerSchedule, Part, VariableTrees, make_part, schedule_layers
+from ...core.program.targets import find_readers, translate
 from ..kernels.onednn_program import Executable
-from .layer_lowerings import LOWERINGS, LoweringContext
+from .layer_lowerings import ONEDNN, OnednnCall
 from .low_precision import LowPrecision
 from .program_builder import ProgramBuilder, Value
 
@@ -65,12 +66,12 @@ def partition(
     schedule, small_batch_graph = schedule_layers(graph), _small_batch_graph(full_graph)
     parts: list[Part] = []
     onednn_parts: dict[Any, OnednnPart] = {}
-    reader_counts = _count_readers(graph)
+    readers = find_readers(graph.layers, graph.outputs)
     for part in schedule.parts:
         if part.mode != "traced" or any(graph.blobs[name].dtype != np.float32 for name in part.writes):
             parts.append(part)
             continue
-        for new_part, builder in _split_for_onednn(part, graph, small_batch_graph, variables, reader_counts):
+        for new_part, builder in _split_for_onednn(part, graph, small_batch_graph, variables, readers):
             parts.append(new_part)
             if builder is not None and (onednn_part := builder.compile(low_precision)) is not None:
                 onednn_parts[new_part.key] = onednn_part
@@ -82,7 +83,7 @@ def _split_for_onednn(
     graph: Graph,
     small_batch_graph: Graph | None,
     variables: VariableTrees,
-    reader_counts: Mapping[str, Counter[str]],
+    readers: Mapping[str, Sequence[Layer | None]],
 ) -> list[tuple[Part, _OnednnPartBuilder | None]]:
     """Split a part into parts that oneDNN can run and parts that XLA compiles.
 
@@ -94,7 +95,7 @@ def _split_for_onednn(
         graph: the graph without the layers that `remove_constants` removes.
         small_batch_graph: the graph for a few images, or None.
         variables: the parameters and state of the layers.
-        reader_counts: the result of `_count_readers`.
+        readers: the result of `find_readers` for the graph.
 
     Returns:
         `(part, builder)` for each new part: the builder of its oneDNN program, or None for XLA.
@@ -108,7 +109,7 @@ def _split_for_onednn(
                 new_parts.append((make_part(layers), None))
                 continue
             for new_layers, new_graph in _split_by_batching(graph, layers, small_batch_graph):
-                builder = _OnednnPartBuilder(make_part(new_layers), new_graph, variables, reader_counts)
+                builder = _OnednnPartBuilder(make_part(new_layers), new_graph, variables, readers)
                 rejected_keys |= builder.rejected_keys
                 new_parts.append((builder.part, builder))
         if not rejected_keys:
@@ -139,24 +140,12 @@ def _group_layers(
         is_lowerable = not is_lowerable
 
 
-def _count_readers(graph: Graph) -> Mapping[str, Counter[str]]:
-    """Return how often each layer reads each blob, as `{blob: {layer key: count}}`.
-
-    An output of the graph has an additional reader, with the key "".
-    """
-    reader_counts: dict[str, Counter[str]] = {name: Counter([""]) for name in graph.outputs}
-    for layer in graph.layers:
-        for bottom in layer.bottoms:
-            reader_counts.setdefault(bottom, Counter()).update([layer.key])
-    return reader_counts
-
-
 def _can_lower(graph: Graph, layer: Layer) -> bool:
     """Return whether a layer has no loss, a type with a lowering, and blobs of float32 with 1 to 12 axes, none empty.
 
     The settings of the layer are not checked.
     """
-    if layer.type.name not in LOWERINGS or any(layer.loss_weights):
+    if layer.type.name not in ONEDNN.rules or any(layer.loss_weights):
         return False
     blobs = [graph.blobs[name] for name in (*layer.bottoms, *layer.tops)]
     return all(1 <= len(b.shape) <= _MAX_AXES and 0 not in b.shape and b.dtype == np.float32 for b in blobs)
@@ -226,7 +215,7 @@ class _OnednnPartBuilder:
         part: the layers.
         graph: the graph with the shapes of the layers' blobs.
         variables: the parameters and state of the layers.
-        reader_counts: how often each layer of the net reads each blob; see `_count_readers`.
+        readers: the readers of each blob of the net; see `find_readers`.
 
     Attributes:
         part: the layers.
@@ -234,43 +223,41 @@ class _OnednnPartBuilder:
     """
 
     def __init__(
-        self, part: Part, graph: Graph, variables: VariableTrees, reader_counts: Mapping[str, Counter[str]]
+        self, part: Part, graph: Graph, variables: VariableTrees, readers: Mapping[str, Sequence[Layer | None]]
     ) -> None:
-        self.part, self._graph, self._variables = part, graph, variables
+        self.part, self._graph, self._variables, self._readers = part, graph, variables, readers
         self._program_builder = ProgramBuilder([graph.blobs[name].shape for name in part.reads])
-        values = {name: self._program_builder.argument(i) for i, name in enumerate(part.reads)}
-        self._names = {value.number: name for name, value in values.items()}
-        layer_keys = {layer.key for layer in part.layers}
-        names = [top for layer in part.layers for top in layer.tops]
-        self._writes = tuple(top for top in names if not reader_counts.get(top, Counter()).keys() <= layer_keys)
+        keys, names = {layer.key for layer in part.layers}, [top for layer in part.layers for top in layer.tops]
+        self._writes = tuple(
+            top for top in names if any(reader is None or reader.key not in keys for reader in readers.get(top, ()))
+        )
         self.rejected_keys: set[str] = set()
-        for layer in part.layers:
-            tops = self._lower(layer, [values[b] for b in layer.bottoms])
-            if tops is None:
-                self.rejected_keys.add(layer.key)
-                tops = [Value(0, graph.blobs[top].shape) for top in layer.tops]
-            for top, value in zip(layer.tops, tops, strict=True):
-                values[top] = value
-                self._names[value.number] = top
-                if top in self._writes or reader_counts.get(top, Counter()).total() > 1:
-                    self._program_builder.mark_shared(value)
+        values = {name: self._program_builder.argument(i) for i, name in enumerate(part.reads)}
+        problems = translate(part.layers, values, self._lower, self._placeholder)
+        if problems:
+            raise GraphError(chain.from_iterable(problems.values()))
+        self._names = {value.number: name for name, value in values.items()}
         self._results = [values[name] for name in self._writes]
 
     def compile(self, low_precision: LowPrecision | None) -> OnednnPart | None:
         """Create the oneDNN primitives of the program; return the part, or None if oneDNN cannot compute it."""
         try:
-            executable = Executable(self._program_builder.encode_program(self._results, self._names, low_precision))
+            executable = Executable(self._program_builder.make_program(self._results, self._names, low_precision))
         except ValueError:
             return None
         return OnednnPart(self.part, executable, tuple(self._program_builder.weights), self.part.reads, self._writes)
 
-    def _lower(self, layer: Layer, bottoms: Sequence[Value]) -> Sequence[Value] | None:
-        """Add a layer to the program; return the values of its tops, or None if oneDNN does not support the layer."""
-        blobs = layer.arrays(*self._variables)
-        shapes = [self._graph.blobs[top].shape for top in layer.tops]
-        with layer.locate_errors():
-            tops = LOWERINGS[layer.type.name](
-                LoweringContext(self._program_builder, layer.context, blobs, bottoms, shapes)
-            )
-        tops = (tops,) if isinstance(tops, Value) else tops
-        return tops if tops is not None and len(tops) == len(layer.tops) else None
+    def _lower(self, layer: Layer, bottoms: tuple[Value, ...]) -> dict[str, Value]:
+        """Add a layer to the program, or note that oneDNN does not support it; return the values of its tops."""
+        arrays = layer.arrays(*self._variables)
+        tops = ONEDNN.match(OnednnCall(layer, arrays, bottoms, self._graph.blobs, self._program_builder))
+        if tops is None:
+            self.rejected_keys.add(layer.key)
+            return {top: self._placeholder(top) for top in layer.tops}
+        for name, value in tops.items():
+            if name in self._writes or len(self._readers.get(name, ())) > 1:
+                self._program_builder.mark_shared(value)
+        return tops
+
+    def _placeholder(self, blob: str) -> Value:
+        return Value(0, self._graph.blobs[blob].shape)

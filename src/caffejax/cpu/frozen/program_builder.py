@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.onednn_program import FieldValue, Operation, Program, Shape, encode
+from ..kernels.onednn_program import FieldValue, Operation, Program, Shape, write_program
 from .low_precision import LowPrecision, convert_precision
 
 Stride = tuple[int, ...]
@@ -117,13 +117,13 @@ class ProgramBuilder:
         self._operations[x.number - len(self.argument_shapes)].epilogue.append((name, fields))
         return x
 
-    def encode_program(
+    def make_program(
         self,
         results: Sequence[Value],
         blob_names: Mapping[int, str] | None = None,
         low_precision: LowPrecision | None = None,
     ) -> Program:
-        """Return the encoded program that computes `results`, to which `hoist_strides` has been applied.
+        """Return the program that computes `results`, to which `hoist_strides` has been applied.
 
         Args:
             results: the values to return.
@@ -140,7 +140,7 @@ class ProgramBuilder:
                 low_precision, self.argument_shapes, operations, self.weights, result_numbers, new_blob_names
             )
             weight_shapes = [tuple(np.shape(w)) for w in self.weights]
-        return encode(self.argument_shapes, weight_shapes, operations, result_numbers)
+        return write_program(self.argument_shapes, weight_shapes, operations, result_numbers)
 
 
 def hoist_strides(

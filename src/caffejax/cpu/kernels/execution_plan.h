@@ -154,7 +154,7 @@ class Steps {
   }
 
   // A hash of the layouts of the packed weights, which may depend on the number of threads.
-  int64_t Mark() const { return static_cast<int64_t>(std::hash<std::string>()(Packing())); }
+  int64_t LayoutsHash() const { return static_cast<int64_t>(std::hash<std::string>()(Packing())); }
 
  private:
   int scratchpad_;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "nms.h"
@@ -20,24 +21,24 @@ namespace caffejax {
 namespace {
 
 namespace ffi = xla::ffi;
-using Code = ffi::Span<const double>;  // a program, see program.h
+using Text = std::string_view;  // a program, see program.h
 
 // The state of an XLA executable, which is its program.
 struct State {
   static ffi::TypeId id;
   static ffi::TypeInfo info;
-  explicit State(Code program) : frozen(program.begin(), program.size()) {}
+  explicit State(Text program) : frozen(std::string(program)) {}
   Frozen frozen;
 };
 
 ffi::TypeId State::id = {};
 ffi::TypeInfo State::info = ffi::MakeTypeInfo<State>();
 
-ffi::ErrorOr<std::unique_ptr<State>> Make(Code program, int64_t mark, int64_t) {
+ffi::ErrorOr<std::unique_ptr<State>> Make(Text program, int64_t layouts_hash, int64_t) {
   std::unique_ptr<State> state;
   ffi::Error error = Guarded("frozen net", [&] {
     state = std::make_unique<State>(program);
-    Require(state->frozen.steps.Mark() == mark,
+    Require(state->frozen.steps.LayoutsHash() == layouts_hash,
             "the weights were packed for another number of threads, or another program");
   });
   if (error.failure()) return ffi::Unexpected(error);
@@ -66,7 +67,7 @@ void RunTimes(Frozen& frozen, std::vector<char*> from, std::vector<char*> to, co
 
 // Takes the packed weights, then the arguments. The first axes of arguments and results are `times` as long as in the
 // program.
-ffi::Error RunFrozen(State* state, ffi::RemainingArgs arguments, ffi::RemainingRets results, Code, int64_t,
+ffi::Error RunFrozen(State* state, ffi::RemainingArgs arguments, ffi::RemainingRets results, Text, int64_t,
                      int64_t times) {
   return Guarded("frozen net", [&] {
     Frozen& frozen = state->frozen;
@@ -152,7 +153,7 @@ class Unlocked {
 
 // Facts about a built program. The caller must copy the texts before it opens the next program.
 struct ProgramInfo {
-  int64_t mark, arena_size;
+  int64_t layouts_hash, workspace_bytes;
   const char* steps;    // names of the steps, one on each line; an error message if there is no program
   const char* packing;  // the packed weights, see `Packed::Describe`
 };
@@ -169,34 +170,22 @@ const char* ErrorMessageOf(const char* name, Body body) {
 
 }  // namespace
 
-// Returns the words of statements, a line break, and the names of fields; see program.h.
-extern "C" const char* caffejax_program_names() {
-  static const auto& names = *new std::string([] {
-    std::string text;
-    for (const char* word : kWords) text += std::string(word) + " ";
-    text += "\n";
-    for (const char* field : kFields) text += std::string(field) + " ";
-    return text;
-  }());
-  return names.c_str();
-}
-
 // Builds a program; returns null on an error.
-extern "C" void* caffejax_program_open(const double* program, int64_t count, ProgramInfo* info) {
+extern "C" void* caffejax_program_open(const char* program, ProgramInfo* info) {
   thread_local std::string steps, packing;
   steps.clear();
   packing.clear();
   std::unique_ptr<Frozen> frozen;
   const char* error = ErrorMessageOf("frozen net", [&] {
-    frozen = std::make_unique<Frozen>(program, count);
+    frozen = std::make_unique<Frozen>(program);
     for (const Step& step : frozen->steps.steps) steps += step.name + "\n";
     packing = frozen->steps.Packing();
   });
   if (error) frozen.reset();
   *info = {0, 0, error ? error : steps.c_str(), packing.c_str()};
   if (frozen) {
-    info->mark = frozen->steps.Mark();
-    info->arena_size = frozen->steps.arena_size;
+    info->layouts_hash = frozen->steps.LayoutsHash();
+    info->workspace_bytes = frozen->steps.arena_size;
   }
   return frozen.release();
 }
@@ -245,8 +234,10 @@ extern "C" void* caffejax_program_type_info() { return &State::info; }
 // XLA passes all attributes of a call to each of its stages.
 template <typename Binding>
 auto WithAttributes(Binding&& binding) {
-  return std::move(binding).template Attr<Code>("program").template Attr<int64_t>("mark").template Attr<int64_t>(
-      "times");
+  return std::move(binding)
+      .template Attr<Text>("program")
+      .template Attr<int64_t>("layouts_hash")
+      .template Attr<int64_t>("times");
 }
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_program_make, Make, WithAttributes(ffi::Ffi::BindInstantiate()));

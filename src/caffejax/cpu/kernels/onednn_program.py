@@ -1,8 +1,8 @@
 """Programs of nets compiled for inference, which oneDNN runs on CPUs through the functions of onednn_program.cc.
 
-`encode` converts a list of operations to a `Program`, an array of numbers that program.h specifies. An `Executable`
-runs a program on NumPy arrays, without compilation by XLA. `run` calls a program in code that XLA compiles. Both take
-the weights packed in the layouts that oneDNN's primitives need.
+A program is a text that program.h specifies, made by `write_program`. An `Executable` runs it on NumPy arrays, without
+compilation by XLA. `run` calls it in code that XLA compiles. Both take the weights packed in the layouts that oneDNN's
+primitives need.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import functools
 import importlib.util
 import math
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +32,7 @@ _SMALL_RESULT = 4096  # numbers
 class _ProgramInfo(ctypes.Structure):
     _fields_ = (
         ("layouts_hash", ctypes.c_int64),
-        ("workspace", ctypes.c_int64),
+        ("workspace_bytes", ctypes.c_int64),
         ("steps", ctypes.c_char_p),
         ("packing", ctypes.c_char_p),
     )
@@ -69,63 +69,53 @@ class Operation:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """An encoded program, in the format of program.h.
+    """A program.
 
     Attributes:
-        code: the program, (n,) of float64.
+        text: the program, in the format of program.h.
         argument_shapes: the shapes of the arguments.
         weight_shapes: the shapes of the weights.
         result_shapes: the shapes of the results.
     """
 
-    code: np.ndarray
+    text: str
     argument_shapes: tuple[Shape, ...]
     weight_shapes: tuple[Shape, ...]
     result_shapes: tuple[Shape, ...]
 
 
-def encode(
+def write_program(
     argument_shapes: Sequence[Shape],
     weight_shapes: Sequence[Shape],
     operations: Sequence[Operation],
     result_numbers: Sequence[int],
 ) -> Program:
-    """Encode a program as an array of numbers.
+    """Write a program.
 
     Args:
         argument_shapes: the shapes of the arguments.
         weight_shapes: the shapes of the weights.
         operations: the operations, in the order in which they run.
         result_numbers: the numbers of the values to return.
-
-    Raises:
-        ValueError: if the name of an operation or field is unknown.
     """
-    opcodes, field_codes = _opcode_tables()
-
-    def encode_statement(name: str, fields: dict[str, FieldValue]) -> Iterator[float]:
-        yield opcodes[name]
-        yield len(fields)
-        for field_name, field_values in fields.items():
-            values = field_values if isinstance(field_values, tuple | list) else [field_values]
-            yield from [field_codes[field_name], len(values), *values]
-
-    code: list[float] = [len(argument_shapes), len(weight_shapes), len(operations), len(result_numbers)]
-    try:
-        for shape in (*argument_shapes, *weight_shapes):
-            code += [len(shape), *shape]
-        for operation in operations:
-            code += encode_statement(operation.name, {**operation.fields, "out": operation.out_shape})
-            code.append(len(operation.epilogue))
-            for name, fields in operation.epilogue:
-                code += encode_statement(name, fields)
-    except KeyError as error:
-        raise ValueError(f"oneDNN programs have no operation or field {error.args[0]!r}") from None
+    lines = [
+        *(_write_statement("argument", {"dims": shape}) for shape in argument_shapes),
+        *(_write_statement("weight", {"dims": shape}) for shape in weight_shapes),
+    ]
+    for operation in operations:
+        lines.append(_write_statement(operation.name, {**operation.fields, "out": operation.out_shape}))
+        lines += [_write_statement(f"+{name}", fields) for name, fields in operation.epilogue]
+    lines += [_write_statement("result", {"value": number}) for number in result_numbers]
     value_shapes = [*argument_shapes, *(operation.out_shape for operation in operations)]
-    result_shapes = tuple(value_shapes[number] if 0 <= number < len(value_shapes) else () for number in result_numbers)
-    return Program(
-        np.array([*code, *result_numbers], np.float64), tuple(argument_shapes), tuple(weight_shapes), result_shapes
-    )
+    result_shapes = tuple(value_shapes[number] for number in result_numbers)
+    return Program("\n".join(lines), tuple(argument_shapes), tuple(weight_shapes), result_shapes)
+
+
+def _write_statement(word: str, fields: Mapping[str, FieldValue]) -> str:
+    words = [word]
+    for name, values in fields.items():
+        words += [name, *map(str, values if isinstance(values, tuple | list) else (values,))]
+    return " ".join(words)
 
 
 def is_available() -> bool:
@@ -156,8 +146,7 @@ class Executable:
         if library is None:
             raise ValueError("programs need oneDNN, which cannot be loaded")
         info = _ProgramInfo()
-        code = program.code
-        handle = library.caffejax_program_open(address(code), len(code), ctypes.byref(info))
+        handle = library.caffejax_program_open(program.text.encode(), ctypes.byref(info))
         steps_or_error = info.steps.decode()
         if not handle:
             raise ValueError(steps_or_error)
@@ -168,7 +157,7 @@ class Executable:
             Layout(library, handle, i, line) for i, line in enumerate(info.packing.decode().splitlines())
         )
         self.packed_bytes = sum(layout.nbytes for layout in self.layouts)
-        self.steps, self.workspace_bytes = tuple(steps_or_error.split("\n")[:-1]), int(info.workspace)
+        self.steps, self.workspace_bytes = tuple(steps_or_error.split("\n")[:-1]), int(info.workspace_bytes)
         self.layouts_hash = int(info.layouts_hash)
 
     def pack(self, weights: Sequence[Any]) -> PackedWeights:
@@ -259,8 +248,8 @@ def run(program: Program, packed_weights: PackedWeights, arguments: Sequence[jax
     call = jax.ffi.ffi_call("caffejax_program_run", result_structs, vmap_method="sequential")
     arrays = [jnp.asarray(a, np.float32) for a in arguments]
     attributes = {
-        "program": program.code,
-        "mark": np.int64(packed_weights.layouts_hash),
+        "program": program.text,
+        "layouts_hash": np.int64(packed_weights.layouts_hash),
         "times": np.int64(num_repeats),
     }
     return list(call(*packed_weights.arrays, *arrays, **attributes))
@@ -297,29 +286,19 @@ def _declare_signatures(library: ctypes.CDLL) -> None:
     """Declare the result and argument types of the library's functions to ctypes."""
     pointer, text, integer, floating = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_float
     for name, result, *arguments in (
-        ("open", pointer, pointer, integer, ctypes.POINTER(_ProgramInfo)),
+        ("open", pointer, text, ctypes.POINTER(_ProgramInfo)),
         ("close", None, pointer),
         ("layout", pointer, pointer, integer),
         ("drop_layout", None, pointer),
         ("pack", text, pointer, pointer, pointer),
         ("unpack", text, pointer, pointer, pointer),
         ("call", text, pointer, ctypes.py_object, ctypes.py_object, pointer, integer),
-        ("names", text),
         ("type_id", pointer),
         ("type_info", pointer),
         ("suppress", integer, pointer, integer, floating, floating, pointer),
     ):
         function = getattr(library, f"caffejax_program_{name}")
         function.restype, function.argtypes = result, arguments
-
-
-@functools.cache
-def _opcode_tables() -> tuple[dict[str, int], dict[str, int]]:
-    """Return the numbers that encode operation names and field names, as two dicts by name."""
-    library = _library()
-    lines = library.caffejax_program_names().decode().split("\n") if library else ["", ""]
-    operations, fields = ({name: i for i, name in enumerate(line.split())} for line in lines)
-    return operations, fields
 
 
 def _make_capsule(address: int) -> object:

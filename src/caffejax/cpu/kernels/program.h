@@ -1,23 +1,27 @@
-// Reads the program of a frozen net, an array of doubles that cpu/kernels/onednn_program.py encodes.
+// Reads the program of a frozen net, a text that cpu/kernels/onednn_program.py writes: what to compute, not how.
 //
-// A program consists of four counts (arguments, weights, operations, results); the shape of each argument and each
-// weight, as its number of axes and its sizes; the operations; and for each result of the program, the number of its
-// value. The values are the arguments and the results of the operations. They are numbered in this order, from 0.
+// Each line is a statement: a word, then fields, each a name and numbers. First `argument dims 1 8 3` for the shape of
+// each argument of the program, and `weight dims ...` for that of each weight. Then the operations, such as
+// `concat in 0 1 axis 1 out 1 8 3`, and `result value 2` for each result of the program. The values are the arguments
+// and the results of the operations, numbered in this order from 0. A word that begins with + is applied to the result
+// of the operation before it.
 //
-// An operation is a statement, a count n, and n further statements, which are applied to its result. A statement is the
-// number of a word, a count n, and n fields. A field is the number of its name, a count n, and n numbers.
-//
-// Values are float32, except if an operation has the field "type": 1 for bfloat16, 2 for int8, 3 for uint8. An
-// operation computes in the type of its first input. Only "convert" may have an input whose type differs from its
-// result's. An integer stands for the product of itself and a step. "scale" is the weight (1,) with the step of the
-// result. "scales" is the weight with the step of the input: of shape (1,) for "convert"; of shape (outputs,) for
-// operations with a weight of integers, where the steps of the weight are multiplied by the step of the input. A
-// statement that adds an integer value has the step of that value as "a" and as the weight "scale".
+// Values are float32, except if an operation has a field `bfloat16`, `int8` or `uint8`, without numbers. An operation
+// computes in the type of its first input. Only "convert" may have an input whose type differs from its result's. An
+// integer stands for the product of itself and a step. "scale" is the weight (1,) with the step of the result. "scales"
+// is the weight with the step of the input: of shape (1,) for "convert"; of shape (outputs,) for operations with a
+// weight of integers, where the steps of the weight are multiplied by the step of the input. A statement that adds an
+// integer value has the step of that value as "a" and as the weight "scale".
 
 #ifndef CAFFEJAX_KERNELS_PROGRAM_H_
 #define CAFFEJAX_KERNELS_PROGRAM_H_
 
+#include <algorithm>
+#include <clocale>
+#include <cstdlib>
+#include <iterator>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -27,26 +31,11 @@
 
 namespace caffejax {
 
-// Words of statements and names of fields, in the order of their numbers. Python reads both lists from here.
-inline constexpr const char* kWords[] = {
-    "apply", "concat",      "convert",   "convolution", "dense",    "deconvolution", "lrn",
-    "max",   "mean",        "pad",       "padded_mean", "permute",  "reshape",       "shuffle",
-    "slice", "softmax",  // operations; the words below are applied to results
-    "plus",  "times",       "maximum",   "prelu",       "abs",      "clip",          "elu",
-    "exp",   "hardsigmoid", "hardswish", "linear",      "logistic", "relu",          "softplus",
-    "swish", "tanh",        "square",    "mish",        "log",      "power"};
-inline constexpr const char* kFields[] = {"in",    "out",    "weight", "bias", "value", "stride", "dilation", "low",
-                                          "high",  "kernel", "groups", "axis", "from",  "order",  "size",     "within",
-                                          "alpha", "beta",   "k",      "a",    "b",     "type",   "scale",    "scales"};
-
-inline Dims Integers(const std::string& name, const std::vector<double>& numbers) {
-  Dims integers;
-  for (double number : numbers) {
-    Require(-kLargest <= number && number <= kLargest, name, " ", number, " is too large");
-    integers.push_back(static_cast<int64_t>(number));
-  }
-  return integers;
-}
+// The fields. The words are the keys of the tables in `Build::Compute` and of the functions of post_ops.h.
+inline constexpr const char* kFields[] = {"dims",     "in",       "out",    "weight", "bias",   "value", "stride",
+                                          "dilation", "low",      "high",   "kernel", "groups", "axis",  "from",
+                                          "order",    "size",     "within", "alpha",  "beta",   "k",     "a",
+                                          "b",        "bfloat16", "int8",   "uint8",  "scale",  "scales"};
 
 class Statement {
  public:
@@ -61,7 +50,14 @@ class Statement {
     return entry->second;
   }
 
-  Dims IntegerList(const std::string& field) const { return Integers(name + ": " + field, Values(field)); }
+  Dims IntegerList(const std::string& field) const {
+    Dims integers;
+    for (double number : Values(field)) {
+      Require(-kLargest <= number && number <= kLargest, name, ": ", field, " ", number, " is too large");
+      integers.push_back(static_cast<int64_t>(number));
+    }
+    return integers;
+  }
 
   // `count` integers, each at least `least`.
   Dims IntegerList(const std::string& field, size_t count, int64_t least) const {
@@ -72,10 +68,7 @@ class Statement {
   }
 
   Type ResultType() const {
-    static constexpr Type kTypes[] = {Type::f32, Type::bf16, Type::s8, Type::u8};
-    int64_t type = Has("type") ? Integer("type") : 0;
-    Require(0 <= type && type < 4, name, ": no type ", type);
-    return kTypes[type];
+    return Has("bfloat16") ? Type::bf16 : Has("int8") ? Type::s8 : Has("uint8") ? Type::u8 : Type::f32;
   }
 
   int64_t Integer(const std::string& field) const { return IntegerList(field, 1, 0)[0]; }
@@ -113,61 +106,51 @@ struct Program {
   int64_t Values() const { return static_cast<int64_t>(arguments.size() + operations.size()); }
 };
 
-class Reader {
- public:
-  Reader(const double* numbers, size_t count) : at_(numbers), end_(numbers + count) {}
+// Returns the number that a word is. The global locale, which a program's user may set, does not matter.
+inline double Number(const std::string& word) {
+  static const locale_t classic = newlocale(LC_ALL_MASK, "C", nullptr);
+  char* end;
+  double number = strtod_l(word.c_str(), &end, classic);
+  Require(*end == 0, "no field or number ", word);
+  return number;
+}
 
-  // Reads a count of items that follow; each item takes at least one number.
-  int64_t Count() {
-    double count = Next();
-    Require(0 <= count && count <= static_cast<double>(end_ - at_), "a program cannot have a count of ", count);
-    return static_cast<int64_t>(count);
-  }
-
-  std::vector<double> List() {
-    int64_t count = Count();
-    at_ += count;
-    return {at_ - count, at_};
-  }
-
-  Statement ReadStatement() {
-    Statement statement;
-    statement.name = Name(kWords);
-    for (int64_t fields = Count(); fields > 0; --fields) {
-      std::string field = Name(kFields);
-      statement.fields[field] = List();
+inline Statement ReadStatement(const std::string& line) {
+  std::istringstream words(line);
+  Statement statement;
+  words >> statement.name;
+  std::vector<double>* numbers = nullptr;
+  for (std::string word; words >> word;) {
+    if (std::find(std::begin(kFields), std::end(kFields), word) != std::end(kFields)) {
+      numbers = &statement.fields[word];
+    } else {
+      double number = Number(word);
+      Require(numbers != nullptr, statement.name, ": ", word, " belongs to no field");
+      numbers->push_back(number);
     }
-    return statement;
   }
+  return statement;
+}
 
-  double Next() {
-    Require(at_ < end_, "a program ends before its last number");
-    return *at_++;
-  }
-
- private:
-  template <size_t n>
-  const char* Name(const char* const (&names)[n]) {
-    double number = Next();
-    Require(0 <= number && number < n, "no word or field has the number ", number);
-    return names[static_cast<size_t>(number)];
-  }
-
-  const double *at_, *end_;
-};
-
-inline Program ReadProgram(const double* numbers, size_t count) {
+inline Program ReadProgram(const std::string& text) {
   Program program;
-  Reader reader(numbers, count);
-  int64_t arguments = reader.Count(), weights = reader.Count(), operations = reader.Count(), results = reader.Count();
-  for (; arguments > 0; --arguments) program.arguments.push_back(Integers("argument", reader.List()));
-  for (; weights > 0; --weights) program.weights.push_back(Integers("weight", reader.List()));
-  for (; operations > 0; --operations) {
-    Operation operation{reader.ReadStatement(), {}};
-    for (int64_t after = reader.Count(); after > 0; --after) operation.after.push_back(reader.ReadStatement());
-    program.operations.push_back(operation);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    Statement s = ReadStatement(line);
+    if (s.name == "argument") {
+      program.arguments.push_back(s.IntegerList("dims"));
+    } else if (s.name == "weight") {
+      program.weights.push_back(s.IntegerList("dims"));
+    } else if (s.name == "result") {
+      program.results.push_back(s.Integer("value"));
+    } else if (s.name[0] == '+') {
+      Require(!program.operations.empty(), s.name, " comes before the first operation");
+      s.name.erase(0, 1);
+      program.operations.back().after.push_back(s);
+    } else {
+      program.operations.push_back({s, {}});
+    }
   }
-  for (; results > 0; --results) program.results.push_back(Integers("result", {reader.Next()})[0]);
   for (int64_t result : program.results) program.Shape(result);
   return program;
 }

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -103,7 +104,7 @@ inline void Unpack(const Packed& p, char* packed, float* weight) {
 // A built program, and the workspaces that are free for the next calls.
 class Frozen {
  public:
-  Frozen(const double* numbers, size_t count) : program(ReadProgram(numbers, count)), steps(Build::Of(program)) {
+  explicit Frozen(const std::string& text) : program(ReadProgram(text)), steps(Build::Of(program)) {
     ArenaPool::Get().AddProgram(steps.arena_size);
   }
 

@@ -1,17 +1,17 @@
-"""The interface of emitters, which are functions that add the steps of a layer to the flax program."""
+"""The target `FLAX`: rules by layer type, the emitters, which add the steps of a layer to the flax program."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ...base.errors import LayerError, require
+from ...base.errors import require
 from ...core.graph import Layer
+from ...core.program.targets import LayerCall, Target
 from ..inference_model import InferenceModel
 from .ir import ExpressionStep, ModuleSpec, Order, Shape, Value
 
@@ -58,35 +58,20 @@ class FlaxBuilder:
         self.values.append(value)
         return value
 
+    def make_call(self, layer: Layer, bottoms: tuple[Value, ...]) -> FlaxCall:
+        """Return the argument of a layer's emitter."""
+        return FlaxCall(layer, self.model.arrays(layer), bottoms, self.model.net.graph.blobs, self)
+
 
 @dataclass
-class EmitContext:
-    """A layer for which flax source is emitted, and the program to which its steps are added.
+class FlaxCall(LayerCall[Value]):
+    """A layer for which flax source is emitted, the argument of an emitter. Its arrays are float32 NumPy arrays.
 
     Attributes:
-        builder: the program.
-        layer: the layer.
-        bottoms: the values of the layer's bottoms in the program.
+        builder: the program to which its steps are added.
     """
 
     builder: FlaxBuilder
-    layer: Layer
-    bottoms: tuple[Value, ...]
-
-    @property
-    def param(self) -> Any:
-        """The settings message of the layer's type, such as `convolution_param`."""
-        return self.layer.context.param
-
-    @cached_property
-    def top_shapes(self) -> tuple[Shape, ...]:
-        """The shapes of the tops in Caffe's axis order."""
-        return tuple(tuple(self.builder.model.net.graph.blobs[top].shape) for top in self.layer.tops)
-
-    @cached_property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """The layer's parameters and state as float32 arrays, in Caffe's order and shapes."""
-        return tuple(np.asarray(array, np.float32) for array in self.builder.model.arrays(self.layer))
 
     def add_step(
         self,
@@ -256,36 +241,7 @@ def reshape_expression(shape: Sequence[int | str]) -> str:
     return f"{{0}}.reshape({sizes})"
 
 
-Emitter = Callable[[EmitContext], "Value | Sequence[Value]"]
-
-_EMITTERS: dict[str, Emitter] = {}
-
-
-def register_emitter(*types: str) -> Callable[[Emitter], Emitter]:
-    """Return a decorator that registers a function as the emitter of the layer types with these names."""
-
-    def register(emit: Emitter) -> Emitter:
-        _EMITTERS.update(dict.fromkeys(types, emit))
-        return emit
-
-    return register
-
-
-def supported_types() -> frozenset[str]:
-    """Return the names of the layer types that have an emitter."""
-    return frozenset(_EMITTERS)
-
-
-def get_emitter(layer: Layer) -> Emitter:
-    """Return the emitter of a layer's type.
-
-    Raises:
-        LayerError: if the type has no emitter.
-    """
-    emitter = _EMITTERS.get(layer.type.name)
-    if emitter is None:
-        raise LayerError("is not supported in flax source; export outputs that do not depend on it (--outputs)")
-    return emitter
+FLAX = Target[FlaxCall, Value]()
 
 
 def shorten_float32(value: float) -> int | float:

@@ -9,42 +9,41 @@ import numpy as np
 from ...base.errors import require
 from ...core.layers.convolution import (
     ConvolutionOp,
-    ConvolutionSettings,
     convolution_output_size,
     depthwise_settings,
     make_convolution_op,
 )
 from ...forks.c3d.c3d_layers import volume_convolution_op
 from ...forks.c3d.nd_layers import nd_convolution_op
-from .emit_context import EmitContext, collapse_equal, register_emitter
+from .emit_context import FLAX, FlaxCall, collapse_equal
 from .ir import ModuleSpec, Shape, Value
 
 
-@register_emitter("Convolution", "DepthwiseConvolution")
-def convolution(e: EmitContext) -> tuple[Value, ...]:
+@FLAX.rule("Convolution", "DepthwiseConvolution")
+def convolution(e: FlaxCall) -> tuple[Value, ...]:
     """Emit nnx.Conv over height and width."""
-    return _emit_convolution(e, _planar_convolution_op(e, e.layer.context.settings))
+    return _emit_convolution(e, _planar_convolution_op(e, e.context.settings))
 
 
-@register_emitter("ConvolutionDepthwise")
-def depthwise(e: EmitContext) -> tuple[Value, ...]:
+@FLAX.rule("ConvolutionDepthwise")
+def depthwise(e: FlaxCall) -> tuple[Value, ...]:
     """Emit nnx.Conv over height and width, which convolves each channel separately."""
-    return _emit_convolution(e, _planar_convolution_op(e, depthwise_settings(e.layer.context.settings, e.bottoms[0])))
+    return _emit_convolution(e, _planar_convolution_op(e, depthwise_settings(e.context.settings, e.bottoms[0])))
 
 
-@register_emitter("Convolution3D")
-def convolution3d(e: EmitContext) -> tuple[Value, ...]:
+@FLAX.rule("Convolution3D")
+def convolution3d(e: FlaxCall) -> tuple[Value, ...]:
     """Emit nnx.Conv over time, height and width."""
-    return _emit_convolution(e, volume_convolution_op(e.layer.context, e.bottoms[0]))
+    return _emit_convolution(e, volume_convolution_op(e.context, e.bottoms[0]))
 
 
-@register_emitter("NdConvolution")
-def nd_convolution(e: EmitContext) -> tuple[Value, ...]:
+@FLAX.rule("NdConvolution")
+def nd_convolution(e: FlaxCall) -> tuple[Value, ...]:
     """Emit nnx.Conv over any number of spatial axes."""
-    return _emit_convolution(e, nd_convolution_op(e.layer.context, e.bottoms[0]))
+    return _emit_convolution(e, nd_convolution_op(e.context, e.bottoms[0]))
 
 
-def _emit_convolution(e: EmitContext, c: ConvolutionOp) -> tuple[Value, ...]:
+def _emit_convolution(e: FlaxCall, c: ConvolutionOp) -> tuple[Value, ...]:
     size = c.spatial_shape(e.bottoms[0])
     weight, *bias = e.arrays
     options: dict[str, Any] = {
@@ -70,19 +69,19 @@ def _emit_convolution(e: EmitContext, c: ConvolutionOp) -> tuple[Value, ...]:
     return _apply_to_bottoms(e, module)
 
 
-@register_emitter("Deconvolution")
-def deconvolution(e: EmitContext) -> tuple[Value, ...]:
+@FLAX.rule("Deconvolution")
+def deconvolution(e: FlaxCall) -> tuple[Value, ...]:
     """Emit nnx.ConvTranspose over height and width, or a helper function if the layer has groups."""
-    return _emit_deconvolution(e, _planar_convolution_op(e, e.layer.context.settings))
+    return _emit_deconvolution(e, _planar_convolution_op(e, e.context.settings))
 
 
-@register_emitter("Deconvolution3D")
-def deconvolution3d(e: EmitContext) -> tuple[Value, ...]:
+@FLAX.rule("Deconvolution3D")
+def deconvolution3d(e: FlaxCall) -> tuple[Value, ...]:
     """Emit nnx.ConvTranspose over time, height and width."""
-    return _emit_deconvolution(e, volume_convolution_op(e.layer.context, e.bottoms[0]))
+    return _emit_deconvolution(e, volume_convolution_op(e.context, e.bottoms[0]))
 
 
-def _emit_deconvolution(e: EmitContext, c: ConvolutionOp) -> tuple[Value, ...]:
+def _emit_deconvolution(e: FlaxCall, c: ConvolutionOp) -> tuple[Value, ...]:
     weight, *bias = e.arrays
     flipped_weight = np.flip(weight, tuple(range(2, weight.ndim)))
     pads = tuple(
@@ -117,7 +116,7 @@ def _emit_deconvolution(e: EmitContext, c: ConvolutionOp) -> tuple[Value, ...]:
     return _apply_to_bottoms(e, module)
 
 
-def _planar_convolution_op(e: EmitContext, settings: ConvolutionSettings) -> ConvolutionOp:
+def _planar_convolution_op(e: FlaxCall, settings: ConvolutionSettings) -> ConvolutionOp:
     c = make_convolution_op(settings, e.bottoms)
     require(c.axis == 1, f"has its channels along axis {c.axis}; only axis 1 is supported")
     require(len(c.window.kernel) > 0, "has no spatial axes; use InnerProduct")
@@ -138,7 +137,7 @@ def _name_weights(kernel: np.ndarray, bias: list[np.ndarray]) -> dict[str, np.nd
     return {"kernel": kernel, **({"bias": bias[0].reshape(-1)} if bias else {})}
 
 
-def _apply_to_bottoms(e: EmitContext, module: ModuleSpec) -> tuple[Value, ...]:
+def _apply_to_bottoms(e: FlaxCall, module: ModuleSpec) -> tuple[Value, ...]:
     tops = zip(e.bottoms, e.layer.tops, e.top_shapes, strict=True)
     return tuple(
         e.add_step("{module}({0})", e.to_channels_last(x), module=module, shape=shape, blob=top)

@@ -8,13 +8,13 @@ import numpy as np
 
 from ...base.errors import require
 from ...core.layers.helpers import canonical_axis
-from .emit_context import EmitContext, caffe_order, register_emitter
+from .emit_context import FLAX, FlaxCall, caffe_order
 from .emit_shape_ops import flatten_from
 from .ir import ModuleSpec, Shape, Value
 
 
-@register_emitter("InnerProduct")
-def inner_product(e: EmitContext) -> Value:
+@FLAX.rule("InnerProduct")
+def inner_product(e: FlaxCall) -> Value:
     """Emit nnx.Linear, with the rows of its kernel in the order in which the bottom's features are stored."""
     x, *other_bottoms = e.bottoms
     axis = canonical_axis(e.param.axis, x.shape)
@@ -38,22 +38,20 @@ def inner_product(e: EmitContext) -> Value:
         out_features=kernel.shape[1],
         **options,
     )
-    return e.add_step(
-        "{module}({0})", x, module=module, shape=e.top_shapes[0], order=tuple(range(len(e.top_shapes[0])))
-    )
+    return e.add_step("{module}({0})", x, module=module, shape=e.top_shape, order=tuple(range(len(e.top_shape))))
 
 
-def _emit_product_of_bottoms(e: EmitContext, axis: int) -> Value:
+def _emit_product_of_bottoms(e: FlaxCall, axis: int) -> Value:
     """Emit an InnerProduct whose weight is the second bottom. The bias is the third bottom or a learned array."""
     require(axis == 1, "has a bottom as its weight and an axis other than 1, which is not supported")
     x, weight, *bias = (_flatten_rows(e, bottom) for bottom in e.bottoms)
     text = "{0} @ {1}" if e.param.transpose else "{0} @ {1}.T"
     if not e.arrays:
-        return e.add_step(f"{text} + {{2}}" if bias else text, x, weight, *bias, shape=e.top_shapes[0])
-    return e.add_step(f"{text} + {{module}}[...]", x, weight, module=_make_param(e, "bias"), shape=e.top_shapes[0])
+        return e.add_step(f"{text} + {{2}}" if bias else text, x, weight, *bias, shape=e.top_shape)
+    return e.add_step(f"{text} + {{module}}[...]", x, weight, module=_make_param(e, "bias"), shape=e.top_shape)
 
 
-def _make_param(e: EmitContext, short_name: str) -> ModuleSpec:
+def _make_param(e: FlaxCall, short_name: str) -> ModuleSpec:
     """Return a module `nnx.Param` that holds the layer's first array."""
     array = e.arrays[0]
     return e.make_module(
@@ -73,8 +71,8 @@ def _reorder_inputs(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarra
     return inputs.reshape(math.prod(shape), -1)
 
 
-@register_emitter("InnerDistance")
-def inner_distance(e: EmitContext) -> Value:
+@FLAX.rule("InnerDistance")
+def inner_distance(e: FlaxCall) -> Value:
     """Emit the distance of each row of the bottom to each row of the second bottom or of a learned array."""
     normalizes = bool(e.arrays) and e.param.normalize
     require(not normalizes, "normalizes the rows of its weight (normalize), which is not supported")
@@ -84,13 +82,11 @@ def inner_distance(e: EmitContext) -> Value:
         f"jnp.sum({'jnp.abs' if e.param.distance_type == 'L1' else 'jnp.square'}({{0}}[:, None] - {{1}}), axis=-1)"
     )
     if centers:
-        return e.add_step(distance, x, *centers, shape=e.top_shapes[0])
-    return e.add_step(
-        distance.replace("{1}", "{module}[...]"), x, module=_make_param(e, "centers"), shape=e.top_shapes[0]
-    )
+        return e.add_step(distance, x, *centers, shape=e.top_shape)
+    return e.add_step(distance.replace("{1}", "{module}[...]"), x, module=_make_param(e, "centers"), shape=e.top_shape)
 
 
-def _flatten_rows(e: EmitContext, x: Value) -> Value:
+def _flatten_rows(e: FlaxCall, x: Value) -> Value:
     x = e.to_caffe_order(x)
     if len(x.shape) <= 2:
         return x
@@ -98,8 +94,8 @@ def _flatten_rows(e: EmitContext, x: Value) -> Value:
     return e.add_step("{0}.reshape({0}.shape[0], -1)", x, shape=shape, order=(0, 1), blob=x.blob)
 
 
-@register_emitter("Embed")
-def embed(e: EmitContext) -> Value:
+@FLAX.rule("Embed")
+def embed(e: FlaxCall) -> Value:
     """Emit nnx.Embed."""
     weight, *bias = e.arrays
     x = e.to_caffe_order(e.bottoms[0])
@@ -112,19 +108,19 @@ def embed(e: EmitContext) -> Value:
         num_embeddings=weight.shape[0],
         features=weight.shape[1],
     )
-    order = tuple(range(len(e.top_shapes[0])))
+    order = tuple(range(len(e.top_shape)))
     expression = "jnp.where({0}.astype(int)[..., None] == -1, 0, {module}({0}.astype(int)))"  # -1 is padding
-    return e.add_step(expression, x, module=module, shape=e.top_shapes[0], order=order)
+    return e.add_step(expression, x, module=module, shape=e.top_shape, order=order)
 
 
-@register_emitter("Parameter")
-def parameter(e: EmitContext) -> Value:
+@FLAX.rule("Parameter")
+def parameter(e: FlaxCall) -> Value:
     """Emit a learned array, which is the layer's top."""
     (array,) = e.arrays
     module = e.make_module(
         "nnx.Param", "param", {"": array}, num_positional=1, needs_rngs=False, value=Zeros(array.shape)
     )
-    return e.add_step("{module}[...]", module=module, shape=e.top_shapes[0], order=caffe_order(len(e.top_shapes[0])))
+    return e.add_step("{module}[...]", module=module, shape=e.top_shape, order=caffe_order(len(e.top_shape)))
 
 
 class Zeros(tuple[int, ...]):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from ...base.errors import require
 from ...core.layers.helpers import canonical_axis
-from .emit_context import EmitContext, Emitter, affine_expression, register_emitter, shorten_float32
+from .emit_context import FLAX, FlaxCall, affine_expression, shorten_float32
 from .ir import Value
 
 _EXPRESSIONS = {
@@ -17,41 +18,36 @@ _EXPRESSIONS = {
     "BNLL": "nnx.softplus({0})",
     "AbsVal": "jnp.abs({0})",
     "HardSwish": "nnx.hard_swish({0})",
+    "Mish": "{0} * nnx.tanh(nnx.softplus({0}))",
 }
 
 
-def _make_emitter(text: str) -> Emitter:
+def _make_emitter(text: str) -> Callable[[FlaxCall], Value]:
     """Return an emitter for an element-wise function without settings, whose expression is `text`."""
     return lambda e: e.add_elementwise_step(text, *e.bottoms)
 
 
 for _type, _text in _EXPRESSIONS.items():
-    register_emitter(_type)(_make_emitter(_text))
+    FLAX.rule(_type)(_make_emitter(_text))
 
 
-@register_emitter("Mish")
-def mish(e: EmitContext) -> Value:
-    """Emit x * tanh(log(1 + exp(x)))."""
-    return e.add_elementwise_step("{0} * nnx.tanh(nnx.softplus({0}))", *e.bottoms)
-
-
-@register_emitter("ReLU")
-def relu(e: EmitContext) -> Value:
+@FLAX.rule("ReLU")
+def relu(e: FlaxCall) -> Value:
     """Emit max(x, 0), or a leaky ReLU if negative_slope is set."""
     slope = shorten_float32(e.param.negative_slope)
     return e.add_elementwise_step("nnx.relu({0})" if slope == 0 else f"nnx.leaky_relu({{0}}, {slope})", *e.bottoms)
 
 
-@register_emitter("ReLU6")
-def relu6(e: EmitContext) -> Value:
+@FLAX.rule("ReLU6")
+def relu6(e: FlaxCall) -> Value:
     """Emit min(max(x, 0), 6), or a leaky ReLU limited to 6 if negative_slope is set."""
     slope = shorten_float32(e.param.negative_slope)
     text = "nnx.relu6({0})" if slope == 0 else f"jnp.minimum(nnx.leaky_relu({{0}}, {slope}), 6)"
     return e.add_elementwise_step(text, *e.bottoms)
 
 
-@register_emitter("PReLU")
-def prelu(e: EmitContext) -> Value:
+@FLAX.rule("PReLU")
+def prelu(e: FlaxCall) -> Value:
     """Emit a leaky ReLU with one learned slope for each channel, or one for all channels."""
     (slope,) = e.arrays
     if slope.ndim == 0:
@@ -62,42 +58,42 @@ def prelu(e: EmitContext) -> Value:
     return e.add_elementwise_step("{module}({0})", x, module=module, helpers=["PReLU"])
 
 
-@register_emitter("ELU")
-def elu(e: EmitContext) -> Value:
+@FLAX.rule("ELU")
+def elu(e: FlaxCall) -> Value:
     """Emit ELU: x above 0, and alpha * (exp(x) - 1) below 0."""
     alpha = shorten_float32(e.param.alpha)
     return e.add_elementwise_step("nnx.elu({0})" if alpha == 1 else f"nnx.elu({{0}}, {alpha})", *e.bottoms)
 
 
-@register_emitter("Swish")
-def swish(e: EmitContext) -> Value:
+@FLAX.rule("Swish")
+def swish(e: FlaxCall) -> Value:
     """Emit x * sigmoid(beta * x)."""
     beta = shorten_float32(e.param.beta)
     return e.add_elementwise_step("nnx.silu({0})" if beta == 1 else f"{{0}} * nnx.sigmoid({beta} * {{0}})", *e.bottoms)
 
 
-@register_emitter("HardSigmoid")
-def hard_sigmoid(e: EmitContext) -> Value:
+@FLAX.rule("HardSigmoid")
+def hard_sigmoid(e: FlaxCall) -> Value:
     """Emit a linear function of x, clipped to [0, 1]."""
     return e.add_elementwise_step(f"jnp.clip({affine_expression(e.param.alpha, e.param.beta)}, 0, 1)", *e.bottoms)
 
 
-@register_emitter("Clip")
-def clip(e: EmitContext) -> Value:
+@FLAX.rule("Clip")
+def clip(e: FlaxCall) -> Value:
     """Emit clipping to [min, max]. If min is larger than max, the result is min, as in the layer."""
     low, high = shorten_float32(e.param.min), shorten_float32(e.param.max)
     text = f"jnp.clip({{0}}, {low}, {high})" if low <= high else f"jnp.maximum(jnp.minimum({{0}}, {high}), {low})"
     return e.add_elementwise_step(text, *e.bottoms)
 
 
-@register_emitter("Threshold")
-def threshold(e: EmitContext) -> Value:
+@FLAX.rule("Threshold")
+def threshold(e: FlaxCall) -> Value:
     """Emit 1 where x is above the threshold, 0 elsewhere."""
     return e.add_elementwise_step(f"jnp.where({{0}} > {shorten_float32(e.param.threshold)}, 1.0, 0.0)", *e.bottoms)
 
 
-@register_emitter("Softmax")
-def softmax(e: EmitContext) -> Value:
+@FLAX.rule("Softmax")
+def softmax(e: FlaxCall) -> Value:
     """Emit a softmax along an axis."""
     (x,) = e.bottoms
     operand = "{0}" if e.param.temperature == 1 else f"{{0}} / {e.param.temperature:.8g}"
@@ -107,8 +103,8 @@ def softmax(e: EmitContext) -> Value:
     return e.add_elementwise_step(text, x if axis == 1 else e.reorder(x, x.order))
 
 
-@register_emitter("Dropout")
-def dropout(e: EmitContext) -> Value:
+@FLAX.rule("Dropout")
+def dropout(e: FlaxCall) -> Value:
     """Emit nnx.Dropout, which scales in training like Caffe. With `scale_train: false`, emit a scaling for TEST."""
     ratio = shorten_float32(e.param.dropout_ratio)
     module = e.make_module("nnx.Dropout", "dropout", {}, num_positional=1, rate=ratio)
@@ -121,8 +117,8 @@ def dropout(e: EmitContext) -> Value:
     )
 
 
-@register_emitter("Power")
-def power(e: EmitContext) -> Value:
+@FLAX.rule("Power")
+def power(e: FlaxCall) -> Value:
     """Emit (shift + scale * x) ** power."""
     exponent, affine = shorten_float32(e.param.power), affine_expression(e.param.scale, e.param.shift)
     if exponent == 0 or e.param.scale == 0:
@@ -135,24 +131,24 @@ def power(e: EmitContext) -> Value:
     )
 
 
-@register_emitter("Exp")
-def exp(e: EmitContext) -> Value:
+@FLAX.rule("Exp")
+def exp(e: FlaxCall) -> Value:
     """Emit base ** (shift + scale * x)."""
     affine = affine_expression(e.param.scale, e.param.shift)
     text = f"jnp.exp({affine})" if e.param.base == -1 else f"{shorten_float32(e.param.base)} ** ({affine})"
     return e.add_elementwise_step(text, *e.bottoms)
 
 
-@register_emitter("Log")
-def log(e: EmitContext) -> Value:
+@FLAX.rule("Log")
+def log(e: FlaxCall) -> Value:
     """Emit the logarithm of shift + scale * x."""
     affine = affine_expression(e.param.scale, e.param.shift)
     text = f"jnp.log({affine})" if e.param.base == -1 else f"jnp.log({affine}) / {math.log(e.param.base)}"
     return e.add_elementwise_step(text, *e.bottoms)
 
 
-@register_emitter("Eltwise")
-def eltwise(e: EmitContext) -> Value:
+@FLAX.rule("Eltwise")
+def eltwise(e: FlaxCall) -> Value:
     """Emit a sum with coefficients, a product or a maximum."""
     xs = e.to_common_order(e.bottoms)
     placeholders = [f"{{{i}}}" for i in range(len(xs))]
@@ -177,23 +173,23 @@ def _sum_expression(placeholders: list[str], coefficients: list[int | float]) ->
     return text
 
 
-@register_emitter("Axpy")
-def axpy(e: EmitContext) -> Value:
+@FLAX.rule("Axpy")
+def axpy(e: FlaxCall) -> Value:
     """Emit factor * x + y, with a separate factor for each channel of each image."""
     factor, (x, y) = e.bottoms[0], map(e.to_channels_last, e.bottoms[1:])
     broadcast_factor = _broadcast_channels(e, factor, x)
     return e.add_step("{0} * {1} + {2}", x, broadcast_factor, y)
 
 
-@register_emitter("ChannelScale")
-def channel_scale(e: EmitContext) -> Value:
+@FLAX.rule("ChannelScale")
+def channel_scale(e: FlaxCall) -> Value:
     """Emit the product of the two bottoms. The single channel of the second bottom is broadcast to all channels."""
     x, factor = map(e.to_channels_last, e.bottoms)
     require(len(x.shape) == len(factor.shape), f"bottoms of shapes {x.shape} and {factor.shape} are not supported")
     return e.add_step("{0} * {1}", x, factor)
 
 
-def _broadcast_channels(e: EmitContext, factor: Value, x: Value) -> Value:
+def _broadcast_channels(e: FlaxCall, factor: Value, x: Value) -> Value:
     """Return factors of shape (images, channels, ...), reshaped to broadcast with `x`, whose channels are last."""
     factor = e.to_channels_last(factor)
     if len(factor.shape) == len(x.shape):
@@ -208,8 +204,8 @@ def _broadcast_channels(e: EmitContext, factor: Value, x: Value) -> Value:
     )
 
 
-@register_emitter("Reduction")
-def reduction(e: EmitContext) -> Value:
+@FLAX.rule("Reduction")
+def reduction(e: FlaxCall) -> Value:
     """Emit a sum or mean over the last axes."""
     (x,) = e.bottoms
     x, axis = e.to_caffe_order(x), canonical_axis(e.param.axis, x.shape)
@@ -222,11 +218,11 @@ def reduction(e: EmitContext) -> Value:
         "MEAN": f"jnp.mean({{0}}, {axes})",
     }[e.param.ReductionOp.Name(e.param.operation)]
     coefficient = shorten_float32(e.param.coeff)
-    return e.add_step(text if coefficient == 1 else f"{coefficient} * {text}", x, shape=e.top_shapes[0])
+    return e.add_step(text if coefficient == 1 else f"{coefficient} * {text}", x, shape=e.top_shape)
 
 
-@register_emitter("ArgMax")
-def arg_max(e: EmitContext) -> Value:
+@FLAX.rule("ArgMax")
+def arg_max(e: FlaxCall) -> Value:
     """Emit the index of the maximum along an axis. In a tie the last index wins, as in Caffe."""
     (x,) = e.bottoms
     require(
@@ -237,4 +233,4 @@ def arg_max(e: EmitContext) -> Value:
     position = x.stored_axis(axis)
     index = f"jnp.argmax(jnp.flip({{0}}, {position}), axis={position}, keepdims=True)"
     text = f"{x.shape[axis] - 1} - {index}.astype({{0}}.dtype)"
-    return e.add_step(text, x, shape=e.top_shapes[0], order=x.order)
+    return e.add_step(text, x, shape=e.top_shape, order=x.order)

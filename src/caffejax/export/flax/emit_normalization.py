@@ -11,12 +11,12 @@ from ...base.errors import require
 from ...core.layers.batch_norm import running_statistics
 from ...core.layers.helpers import canonical_axis
 from ...forks.segmentation.bn import SEGNET_EPS, select_bn
-from .emit_context import EmitContext, register_emitter, shorten_float32
+from .emit_context import FLAX, FlaxCall, shorten_float32
 from .ir import Shape, Value
 
 
-@register_emitter("BatchNorm")
-def batch_norm(e: EmitContext) -> Value:
+@FLAX.rule("BatchNorm")
+def batch_norm(e: FlaxCall) -> Value:
     """Emit nnx.BatchNorm, with scale and bias if the layer has them. A Scale layer after it is merged into it later."""
     stats_batch_size, n = e.param.stats_batch_size, e.bottoms[0].shape[0]
     require(
@@ -24,18 +24,18 @@ def batch_norm(e: EmitContext) -> Value:
         f"computes statistics from {stats_batch_size} of {n} images (stats_batch_size), which is not supported",
     )
     arrays = tuple(map(jnp.asarray, e.arrays[:3]))
-    mean, variance = map(np.asarray, running_statistics(e.layer.context, arrays))
+    mean, variance = map(np.asarray, running_statistics(e.context, arrays))
     weights = {"mean": mean, "var": variance}
     has_scale = len(e.arrays) > 3
     if has_scale:
         weights |= {"scale": e.arrays[3], "bias": e.arrays[4] if len(e.arrays) > 4 else np.zeros_like(e.arrays[3])}
     return _emit_batch_norm(
-        e, weights, e.layer.context.settings.eps, e.param.moving_average_fraction, _uses_running_average(e)
+        e, weights, e.context.settings.eps, e.param.moving_average_fraction, _uses_running_average(e)
     )
 
 
-@register_emitter("BN")
-def bn(e: EmitContext) -> Value:
+@FLAX.rule("BN")
+def bn(e: FlaxCall) -> Value:
     """Emit nnx.BatchNorm for PSPNet's BN. For SegNet's BN, which has no running statistics, emit helper functions."""
     require(len(e.layer.tops) == 1, "has tops for the mean and the variance, which is not supported")
     if select_bn(e.layer.definition.layer).startswith("SegNet"):
@@ -45,7 +45,7 @@ def bn(e: EmitContext) -> Value:
     return _emit_batch_norm(e, weights, e.param.eps, e.param.momentum, True if e.param.frozen else None)
 
 
-def _segnet_bn(e: EmitContext) -> Value:
+def _segnet_bn(e: FlaxCall) -> Value:
     x = e.to_channels_last(e.bottoms[0])
     if e.param.bn_mode == e.param.LEARN:
         x = e.add_step(f"normalize_by_batch({{0}}, eps={SEGNET_EPS})", x, helpers=["normalize_by_batch"])
@@ -55,13 +55,13 @@ def _segnet_bn(e: EmitContext) -> Value:
     return e.add_elementwise_step("{module}({0})", x, module=module, helpers=["Scale"])
 
 
-def _uses_running_average(e: EmitContext) -> bool | None:
+def _uses_running_average(e: FlaxCall) -> bool | None:
     """Return the layer's setting use_global_stats, or None if it is unset, so that the phase decides."""
     return bool(e.param.use_global_stats) if e.param.HasField("use_global_stats") else None
 
 
 def _emit_batch_norm(
-    e: EmitContext, weights: dict[str, np.ndarray], eps: float, momentum: float, use_running_average: bool | None
+    e: FlaxCall, weights: dict[str, np.ndarray], eps: float, momentum: float, use_running_average: bool | None
 ) -> Value:
     x = e.to_channels_last(e.bottoms[0])
     options: dict[str, Any] = {}
@@ -85,8 +85,8 @@ def _emit_batch_norm(
     return e.add_elementwise_step(text, x, module=module)
 
 
-@register_emitter("LRN")
-def lrn(e: EmitContext) -> Value:
+@FLAX.rule("LRN")
+def lrn(e: FlaxCall) -> Value:
     """Emit local response normalisation, across channels or within channels."""
     x = e.to_channels_last(e.bottoms[0])
     p = e.param
@@ -97,8 +97,8 @@ def lrn(e: EmitContext) -> Value:
     return e.add_step(text, x, helpers=["local_response_norm"])
 
 
-@register_emitter("MVN")
-def mvn(e: EmitContext) -> Value:
+@FLAX.rule("MVN")
+def mvn(e: FlaxCall) -> Value:
     """Emit a normalisation of each image, or of each channel of each image, to mean 0 and, if set, variance 1."""
     x = e.to_channels_last(e.bottoms[0])
     require(len(x.shape) == 4, f"needs a bottom with 4 axes, not {x.shape}")
@@ -110,8 +110,8 @@ def mvn(e: EmitContext) -> Value:
     )
 
 
-@register_emitter("Normalize")
-def normalize(e: EmitContext) -> Value:
+@FLAX.rule("Normalize")
+def normalize(e: FlaxCall) -> Value:
     """Emit a division by the L2 norm, followed by a multiplication by SSD's learned scale."""
     x = e.to_channels_last(e.bottoms[0])
     if not e.arrays:
@@ -119,8 +119,8 @@ def normalize(e: EmitContext) -> Value:
         require(len(x.shape) in (2, 4), f"needs a bottom with 2 or 4 axes, not {x.shape}")
         new_axes = "[:, None, None]" if len(x.shape) == 2 else ""
         text = f"unit_length({{0}}, axis=-1, eps=1e-06){new_axes}"
-        return e.add_step(text, x, shape=e.top_shapes[0], helpers=["unit_length"])
-    p = e.layer.context.layer.norm_param
+        return e.add_step(text, x, shape=e.top_shape, helpers=["unit_length"])
+    p = e.context.layer.norm_param
     axes = tuple(range(1, len(x.shape))) if p.across_spatial else -1
     y = e.add_step(f"unit_length({{0}}, axis={axes}, eps={shorten_float32(p.eps)})", x, helpers=["unit_length"])
     shape = e.arrays[0].shape
@@ -130,8 +130,8 @@ def normalize(e: EmitContext) -> Value:
     return e.add_elementwise_step("{module}({0})", y, module=module, helpers=["Scale"])
 
 
-@register_emitter("Scale")
-def scale(e: EmitContext) -> Value:
+@FLAX.rule("Scale")
+def scale(e: FlaxCall) -> Value:
     """Emit a multiplication by the learned factor or the second bottom, and the addition of a bias if there is one."""
     x = e.to_channels_last(e.bottoms[0])
     has_bounds = e.param.HasField("min_value") or e.param.HasField("max_value")
@@ -147,14 +147,14 @@ def scale(e: EmitContext) -> Value:
     return e.add_elementwise_step("{module}({0})", x, module=module, helpers=["Scale"])
 
 
-@register_emitter("Bias")
-def bias(e: EmitContext) -> Value:
+@FLAX.rule("Bias")
+def bias(e: FlaxCall) -> Value:
     """Emit the addition of a learned bias or of the second bottom."""
     x = e.to_channels_last(e.bottoms[0])
     return e.add_step("{0} + {1}", x, _emit_broadcast(e, e.bottoms[1], x)) if len(e.bottoms) == 2 else _emit_bias(e, x)
 
 
-def _emit_bias(e: EmitContext, x: Value) -> Value:
+def _emit_bias(e: FlaxCall, x: Value) -> Value:
     array = _reshape_for_broadcast(e.arrays[-1], x, e.param.axis)
     module = e.make_module("Bias", "bias", {"bias": array}, num_positional=1, needs_rngs=False, shape=array.shape)
     return e.add_elementwise_step("{module}({0})", x, module=module, helpers=["Bias"])
@@ -172,7 +172,7 @@ def _reshape_for_broadcast(array: np.ndarray, x: Value, axis: int) -> np.ndarray
     return expanded_array.reshape(expanded_array.shape[first_axis:])
 
 
-def _emit_broadcast(e: EmitContext, factor: Value, x: Value) -> Value:
+def _emit_broadcast(e: FlaxCall, factor: Value, x: Value) -> Value:
     """Reshape the bottom `factor`, whose axis 0 is the axis `e.param.axis` of `x`, so that it broadcasts with `x`."""
     start = canonical_axis(e.param.axis, x.shape) if factor.shape else 0
     shape: Shape = (1,) * start + factor.shape + (1,) * (len(x.shape) - start - len(factor.shape))

@@ -7,12 +7,12 @@ from ...core.layers.pooling import pool_method, read_height_width
 from ...core.ops.window import Window
 from ...forks.c3d.c3d_layers import volume_windows
 from ...forks.c3d.nd_layers import read_nd_pooling
-from .emit_context import EmitContext, register_emitter
+from .emit_context import FLAX, FlaxCall
 from .ir import Shape, Value
 
 
-@register_emitter("Pooling")
-def pooling(e: EmitContext) -> Value | tuple[Value, ...]:
+@FLAX.rule("Pooling")
+def pooling(e: FlaxCall) -> Value | tuple[Value, ...]:
     """Emit nnx.max_pool or nnx.avg_pool, with the padding that Caffe's rounding of sizes requires.
 
     If the layer has a second top, which receives the positions of maxima, emit the helper max_pool_with_indices.
@@ -33,8 +33,8 @@ def pooling(e: EmitContext) -> Value | tuple[Value, ...]:
     return _emit_max_pool_with_indices(e, x, window) if has_positions else _emit_pooling(e, method, x, window)
 
 
-def _emit_max_pool_with_indices(e: EmitContext, x: Value, window: Window) -> tuple[Value, ...]:
-    output_size = e.top_shapes[0][2:]
+def _emit_max_pool_with_indices(e: FlaxCall, x: Value, window: Window) -> tuple[Value, ...]:
+    output_size = e.top_shape[2:]
     require(
         not _has_padding_only_window(x, window, output_size),
         "has windows that contain only padding, so their maxima have no positions; this is not supported",
@@ -44,19 +44,19 @@ def _emit_max_pool_with_indices(e: EmitContext, x: Value, window: Window) -> tup
     return e.add_multi_output_step(f"{helper}({{0}}, {arguments})", x, e.top_shapes, helpers=[helper])
 
 
-@register_emitter("Pooling3D")
-def pooling3d(e: EmitContext) -> Value:
+@FLAX.rule("Pooling3D")
+def pooling3d(e: FlaxCall) -> Value:
     """Emit pooling over time, height and width."""
-    return _emit_symmetric_pooling(e, *volume_windows(e.layer.context, e.bottoms[0]))
+    return _emit_symmetric_pooling(e, *volume_windows(e.context, e.bottoms[0]))
 
 
-@register_emitter("NdPooling")
-def nd_pooling(e: EmitContext) -> Value:
+@FLAX.rule("NdPooling")
+def nd_pooling(e: FlaxCall) -> Value:
     """Emit pooling over any number of spatial axes."""
     return _emit_symmetric_pooling(e, *read_nd_pooling(e.param, e.bottoms[0]))
 
 
-def _emit_symmetric_pooling(e: EmitContext, method: str, end_padded: Window, _: Shape) -> Value:
+def _emit_symmetric_pooling(e: FlaxCall, method: str, end_padded: Window, _: Shape) -> Value:
     return _emit_pooling(
         e,
         method,
@@ -65,8 +65,8 @@ def _emit_symmetric_pooling(e: EmitContext, method: str, end_padded: Window, _: 
     )
 
 
-def _emit_pooling(e: EmitContext, method: str, x: Value, window: Window) -> Value:
-    output_size = e.top_shapes[0][2:]
+def _emit_pooling(e: FlaxCall, method: str, x: Value, window: Window) -> Value:
+    output_size = e.top_shape[2:]
     if window.kernel == tuple(x.shape[2:]) and not any(window.low) and set(output_size) == {1}:
         return _emit_global_pooling(e, method, x)
     if method == "MAX":
@@ -74,17 +74,17 @@ def _emit_pooling(e: EmitContext, method: str, x: Value, window: Window) -> Valu
     return _emit_average_pool(e, x, window, output_size)
 
 
-def _emit_global_pooling(e: EmitContext, method: str, x: Value) -> Value:
+def _emit_global_pooling(e: FlaxCall, method: str, x: Value) -> Value:
     function, axes = "jnp.max" if method == "MAX" else "jnp.mean", tuple(range(1, len(x.shape) - 1))
-    return e.add_step(f"{function}({{0}}, axis={axes}, keepdims=True)", x, shape=e.top_shapes[0], order=x.order)
+    return e.add_step(f"{function}({{0}}, axis={axes}, keepdims=True)", x, shape=e.top_shape, order=x.order)
 
 
-def _emit_max_pool(e: EmitContext, x: Value, window: Window, output_size: Shape) -> Value:
+def _emit_max_pool(e: FlaxCall, x: Value, window: Window, output_size: Shape) -> Value:
     padding = compute_padding(window, tuple(x.shape[2:]), output_size)
     text = f"nnx.max_pool({{0}}, {_pooling_arguments(window, padding)})"
     if _has_padding_only_window(x, window, output_size):
         text = f"jnp.maximum({text}, jnp.finfo({{0}}.dtype).min)"
-    return e.add_step(text, x, shape=e.top_shapes[0], order=x.order)
+    return e.add_step(text, x, shape=e.top_shape, order=x.order)
 
 
 def _has_padding_only_window(x: Value, window: Window, output_size: Shape) -> bool:
@@ -93,7 +93,7 @@ def _has_padding_only_window(x: Value, window: Window, output_size: Shape) -> bo
     return any((o - 1) * stride - low >= n for n, low, stride, o in ends)
 
 
-def _emit_average_pool(e: EmitContext, x: Value, window: Window, output_size: Shape) -> Value:
+def _emit_average_pool(e: FlaxCall, x: Value, window: Window, output_size: Shape) -> Value:
     """Emit average pooling with Caffe's divisor: the number of cells of each window inside the padded input."""
     size = tuple(x.shape[2:])
     padding = compute_padding(window, size, output_size)
@@ -111,7 +111,7 @@ def _emit_average_pool(e: EmitContext, x: Value, window: Window, output_size: Sh
         padding = tuple((0, high - low) for low, high in padding)
     padding_flag = ", count_include_pad=False" if is_asymmetric else ""
     text = f"nnx.avg_pool({{0}}, {_pooling_arguments(window, padding)}{padding_flag})"
-    return e.add_step(text, x, shape=e.top_shapes[0], order=x.order)
+    return e.add_step(text, x, shape=e.top_shape, order=x.order)
 
 
 def compute_padding(window: Window, size: Shape, output_size: Shape) -> tuple[tuple[int, int], ...]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
-from ...base.errors import CaffejaxError, Problem
+from ...base.errors import CaffejaxError, LayerError, Problem
 from ...core.graph import Layer
+from ...core.program.targets import translate
 from ..inference_model import InferenceModel
 from . import emit_convolution, emit_dense, emit_elementwise, emit_normalization, emit_pooling, emit_shape_ops  # noqa: F401
-from .emit_context import EmitContext, FlaxBuilder, channels_last_order, get_emitter
+from .emit_context import FLAX, FlaxBuilder, channels_last_order
 from .ir import ExpressionStep, ModuleSpec, Program, Value
 from .runtime_helpers import SCALE
 
@@ -21,29 +24,26 @@ def lower(model: InferenceModel) -> Program:
     Raises:
         CaffejaxError: if layers are not supported. The message names each of them and the reason.
     """
-    builder, values, problems, failed_keys = FlaxBuilder(model), dict[str, Value](), list[Problem](), set[str]()
-    for name, blob in model.inputs.items():
-        values[name] = builder.add_value(name, tuple(blob.shape), channels_last_order(len(blob.shape)))
+    builder, values = FlaxBuilder(model), dict[str, Value]()
+
+    def add_blob(blob: str) -> Value:
+        shape = tuple(model.net.graph.blobs[blob].shape)
+        return builder.add_value(blob, shape, channels_last_order(len(shape)))
+
+    def emit(layer: Layer, bottoms: tuple[Value, ...]) -> dict[str, Value]:
+        tops = FLAX.match(builder.make_call(layer, bottoms))
+        if tops is None:
+            raise LayerError("is not supported in flax source; export outputs that do not depend on it (--outputs)")
+        return tops
+
+    values |= {name: add_blob(name) for name in model.inputs}
     inputs = tuple(value.number for value in values.values())
-    for layer in model.layers:
-        bottoms = tuple(values[bottom] for bottom in layer.bottoms)
-        try:
-            with layer.locate_errors():
-                tops = _emit_layer(EmitContext(builder, layer, bottoms))
-        except CaffejaxError as error:
-            problems += error.problems
-            failed_keys.add(layer.key)
-            shapes = (tuple(model.net.graph.blobs[top].shape) for top in layer.tops)
-            tops = tuple(
-                builder.add_value(top, shape, channels_last_order(len(shape)))
-                for top, shape in zip(layer.tops, shapes, strict=True)
-            )
-        values |= dict(zip(layer.tops, tops, strict=True))
-    if problems:
-        if names := ",".join(_find_exportable_outputs(model, failed_keys)):
+    if problems := translate(model.layers, values, emit, add_blob):
+        messages = list(chain.from_iterable(problems.values()))
+        if names := ",".join(_find_exportable_outputs(model, problems)):
             message = f"outputs that do not depend on these layers can be exported: --outputs={names}"
-            problems.append(Problem(message, model.net.graph.file))
-        raise CaffejaxError(problems)
+            messages.append(Problem(message, model.net.graph.file))
+        raise CaffejaxError(messages)
     outputs = tuple(_to_channels_last(builder, model, values[name]).number for name in model.outputs)
     steps = _prune_steps(_merge_scales_into_batch_norms(builder.steps, outputs), outputs)
     helpers = _select_helpers(steps, builder.helpers)
@@ -51,7 +51,7 @@ def lower(model: InferenceModel) -> Program:
     return Program(steps, tuple(builder.values), inputs, outputs, net_name, model.outputs, helpers=helpers)
 
 
-def _find_exportable_outputs(model: InferenceModel, failed_keys: set[str]) -> list[str]:
+def _find_exportable_outputs(model: InferenceModel, failed_keys: Collection[str]) -> list[str]:
     """Return the names of the outputs that could be exported: the last blobs that depend on no unsupported layer."""
     unavailable_blobs, candidates = set[str](), dict[str, None]()
     producers = {top: layer for layer in model.layers for top in layer.tops}
@@ -70,15 +70,9 @@ def _find_exportable_outputs(model: InferenceModel, failed_keys: set[str]) -> li
     return [name for name in candidates if name in outputs - intermediate_blobs]
 
 
-def _emit_layer(context: EmitContext) -> tuple[Value, ...]:
-    tops = get_emitter(context.layer)(context)
-    return (tops,) if isinstance(tops, Value) else tuple(tops)
-
-
 def _to_channels_last(builder: FlaxBuilder, model: InferenceModel, value: Value) -> Value:
     """Return an output of the net with its channels last; add a transposition if needed."""
-    layer: Layer = model.net.graph.layers[-1]
-    return EmitContext(builder, layer, (value,)).to_channels_last(value)
+    return builder.make_call(model.net.graph.layers[-1], (value,)).to_channels_last(value)
 
 
 def _merge_scales_into_batch_norms(steps: list[ExpressionStep], outputs: tuple[int, ...]) -> list[ExpressionStep]:

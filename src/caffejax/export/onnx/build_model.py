@@ -6,10 +6,10 @@ A layer without an ONNX operator is converted from the jaxpr of its JAX function
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
@@ -20,15 +20,17 @@ from onnx import ModelProto, ValueInfoProto, helper
 
 from ..._version import __version__
 from ...base.config import ComputeConfig
-from ...base.errors import CaffejaxError, GraphError, Problem
+from ...base.errors import GraphError
 from ...core.graph import Layer
+from ...core.layers.context import Epilogue
 from ...core.layers.dispatch import call as run
 from ...core.layers.row_padding import matching_rows_axis, rows_axis
 from ...core.program.schedule import find_padded_blobs
+from ...core.program.targets import find_readers, translate
 from ...forks.detection.boxes import suppress_without_loops
 from ..inference_model import InferenceModel
 from ..uint8_input import Uint8Preprocessing
-from .layer_converters import LAYER_CONVERSIONS, ConversionContext
+from .layer_converters import ONNX, OnnxCall
 from .onnx_builder import OnnxBuilder, OnnxValue, Shape, constant_value, node_output, value_info
 from .primitives import Equation, get_converter, is_elementwise
 
@@ -152,7 +154,7 @@ def to_python_sizes(shape: Sequence[Any]) -> Shape:
 
 def build_model(
     model: InferenceModel,
-    inputs: Mapping[str, jax.ShapeDtypeStruct],
+    blobs: Mapping[str, jax.ShapeDtypeStruct],
     opset: int,
     preprocessing: Uint8Preprocessing | None,
     pad_rows: bool = False,
@@ -161,7 +163,7 @@ def build_model(
 
     Args:
         model: the net with its weights.
-        inputs: shapes and dtypes of the inputs by name. Sizes may be symbolic.
+        blobs: shapes and dtypes of the net's blobs by name. Sizes may be symbolic.
         opset: the version of ONNX's operator set.
         preprocessing: the image preprocessing to include in the model, whose input then takes uint8 images, or None.
         pad_rows: True if outputs keep their padding rows; see `export_onnx`.
@@ -170,32 +172,31 @@ def build_model(
         GraphError: if layers cannot be exported. The message names each of them.
     """
     with suppress_without_loops() if pad_rows else nullcontext():
-        return _ModelBuilder(model, inputs, opset, preprocessing, pad_rows).build()
+        return _ModelBuilder(model, blobs, opset, preprocessing, pad_rows).build()
 
 
 class _ModelBuilder:
     def __init__(
         self,
         model: InferenceModel,
-        inputs: Mapping[str, jax.ShapeDtypeStruct],
+        blobs: Mapping[str, jax.ShapeDtypeStruct],
         opset: int,
         preprocessing: Uint8Preprocessing | None,
         pad_rows: bool,
     ) -> None:
-        self.model = model
-        blobs = [top for layer in model.layers for top in layer.tops]
-        self.builder = OnnxBuilder(opset, [*inputs, *blobs])
+        self.model, self.blobs = model, blobs
+        names = [top for layer in model.layers for top in layer.tops]
+        self.builder = OnnxBuilder(opset, [*model.inputs, *names])
         self.values: dict[str, OnnxValue] = {}
-        self.reader_counts = Counter(name for layer in model.layers for name in layer.bottoms)
-        self.reader_counts.update(model.outputs)
+        self.readers = find_readers(model.layers, model.outputs)
         all_row_sources = {} if pad_rows else find_padded_blobs(model.layers)
         self.row_sources = {name: all_row_sources[name] for name in model.outputs if name in all_row_sources}
-        self.problems: list[Problem] = []
         self.input_values: list[OnnxValue] = []
-        for name, blob in inputs.items():
-            self._add_input(name, blob, preprocessing if preprocessing and preprocessing.input_name == name else None)
+        for name in model.inputs:
+            self._add_input(name, preprocessing if preprocessing and preprocessing.input_name == name else None)
 
-    def _add_input(self, name: str, blob: jax.ShapeDtypeStruct, preprocessing: Uint8Preprocessing | None) -> None:
+    def _add_input(self, name: str, preprocessing: Uint8Preprocessing | None) -> None:
+        blob = self.blobs[name]
         input_spec = blob if preprocessing is None else preprocessing.image_spec(blob)
         value = node_output(name, to_python_sizes(input_spec.shape), input_spec.dtype)
         self.input_values.append(value)
@@ -209,66 +210,59 @@ class _ModelBuilder:
                 self.values[name] = self.builder.expand(preprocessed_input)
 
     def build(self) -> ModelProto:
-        """Add all layers that can be exported, and return the model.
+        """Add all layers, and return the model.
 
         Raises:
             GraphError: if layers cannot be exported. The message names each of them.
         """
-        layers = list(self.model.layers)
-        while layers:
-            layer = layers.pop(0)
-            if any(name not in self.values for name in layer.bottoms):
-                continue  # the layer depends on a layer that cannot be exported
-            scale_layer = self._find_fusible_scale(layer, layers)
-            try:
-                with layer.locate_errors(), self.builder.layer_scope(layer.key):
-                    self._add_layer(layer, scale_layer)
-            except CaffejaxError as error:
-                self.problems += error.problems
-            if scale_layer is not None:
-                layers.remove(scale_layer)
-        if self.problems:
-            raise GraphError(self.problems)
+        problems = translate(self.model.layers, self.values, self._add_layer, self._placeholder)
+        if problems:
+            raise GraphError(chain.from_iterable(problems.values()))
         return self._make_proto([self._add_output(name) for name in self.model.outputs])
 
-    def _find_fusible_scale(self, layer: Layer, later_layers: Sequence[Layer]) -> Layer | None:
-        """Return the layer that can be merged into `layer`, such as the Scale after a BatchNorm, or None.
+    def _placeholder(self, blob: str) -> OnnxValue:
+        spec = self.blobs[blob]
+        return node_output(blob, to_python_sizes(spec.shape), spec.dtype)
 
-        It must be one of `later_layers`, and the only reader of the top of `layer`.
-        """
-        x = self.values[layer.bottoms[0]] if layer.bottoms else None
-        if x is None or len(layer.tops) != 1 or self.reader_counts[layer.tops[0]] != 1:
+    def _find_affine_reader(self, layer: Layer) -> tuple[Layer, Epilogue] | None:
+        """Return the only reader of a layer's only top, if it applies just a factor and a bias to each channel."""
+        readers = self.readers.get(layer.tops[0], []) if len(layer.tops) == 1 else []
+        reader = readers[0] if len(readers) == 1 else None
+        shape = self.blobs[layer.tops[0]].shape
+        if reader is None or reader.type.traits.channel_affine is None or len(reader.bottoms) != 1 or len(shape) < 2:
             return None
-        if not can_merge_scale(layer, self._get_arrays(layer), x):
-            return None
-        reader = next((reader for reader in later_layers if layer.tops[0] in reader.bottoms), None)
-        return reader if reader is not None and is_channel_scale(reader, self._get_arrays(reader), x.shape[1]) else None
+        affine = Epilogue(reader.context, self.model.arrays(reader))
+        return (reader, affine) if affine.blobs and affine.is_channel_affine(1, shape[1]) else None
 
-    def _add_layer(self, layer: Layer, scale_layer: Layer | None) -> None:
-        start, bottoms = len(self.builder.nodes), [self.values[name] for name in layer.bottoms]
-        if scale_layer is None:
-            names, tops = layer.tops, add_layer(self.builder, layer, self._get_arrays(layer), bottoms)
-        else:
-            scale_arrays = self._get_arrays(scale_layer)
-            names = scale_layer.tops
-            tops = add_layer_with_scale(
-                self.builder, layer, self._get_arrays(layer), bottoms[0], scale_layer, scale_arrays
-            )
+    def _add_layer(self, layer: Layer, bottoms: tuple[OnnxValue, ...]) -> dict[str, OnnxValue]:
+        start, arrays, affine = len(self.builder.nodes), self.model.arrays(layer), self._find_affine_reader(layer)
+        call = OnnxCall(layer, arrays, bottoms, self.blobs, self.builder, affine[1] if affine else None)
+        with self.builder.layer_scope(layer.key):
+            matched_tops = ONNX.match(call)
+            if matched_tops is not None:
+                tops = list(matched_tops.values())
+            else:
+                del self.builder.nodes[start:]
+                tops = convert(self.builder, lambda *xs: _run_forward(layer, arrays, xs), bottoms)
+            names = affine[0].tops if affine and call.merges else layer.tops
+            return dict(self._name_tops(start, names, tops))
+
+    def _name_tops(
+        self, start: int, blobs: Sequence[str], tops: Sequence[OnnxValue]
+    ) -> Iterator[tuple[str, OnnxValue]]:
+        """Give the tops of a layer, which the nodes from `start` on compute, the names of their blobs."""
         new_names: dict[str, str] = {}
-        for blob, top in zip(names, tops, strict=True):
+        for blob, top in zip(blobs, tops, strict=True):
             new_name = f"{blob}/padded" if blob in self.row_sources else blob
             name = self.builder.add_broadcast(top)
             if name not in new_names and self.builder.rename(start, name, new_name):
                 new_names[name] = new_name
             else:
                 self._add_named_node("Identity", [new_names.get(name, name)], new_name)
-            self.values[blob] = node_output(new_name, top.shape, top.dtype)
+            yield blob, node_output(new_name, top.shape, top.dtype)
 
     def _add_named_node(self, op: str, inputs: Sequence[str], output: str) -> None:
         self.builder.rename(len(self.builder.nodes), self.builder.add_node(op, inputs), output)
-
-    def _get_arrays(self, layer: Layer) -> list[np.ndarray]:
-        return [np.asarray(array, np.float32) for array in self.model.arrays(layer)]
 
     def _add_output(self, name: str) -> OnnxValue:
         """Return the value of the net's output `name`, after adding nodes that remove its padding rows."""
@@ -331,92 +325,6 @@ def get_shapes(values: Iterable[ValueInfoProto]) -> dict[str, ShapeAndDtype]:
         shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim)
         shapes[value.name] = ShapeAndDtype(shape, helper.tensor_dtype_to_np_dtype(tensor.elem_type))
     return shapes
-
-
-def add_layer(
-    builder: OnnxBuilder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: Sequence[OnnxValue]
-) -> list[OnnxValue]:
-    """Add the nodes of a layer to the model; return the layer's tops.
-
-    Raises:
-        CaffejaxError: if the layer cannot be exported.
-    """
-    ctx = _make_context(builder, layer, blobs, bottoms)
-    conversion = LAYER_CONVERSIONS.get(layer.type.name)
-    tops = None
-    if conversion is not None:
-        start = len(builder.nodes)
-        tops = conversion.emit(ctx)
-        if tops is None:
-            del builder.nodes[start:]
-    if tops is None:
-        results = convert(builder, lambda *arrays: _run_forward(layer, blobs, arrays), bottoms)
-    else:
-        results = [tops] if isinstance(tops, OnnxValue) else list(tops)
-    return results
-
-
-def add_layer_with_scale(
-    builder: OnnxBuilder,
-    layer: Layer,
-    blobs: Sequence[np.ndarray],
-    bottom: OnnxValue,
-    scale: Layer,
-    scale_blobs: Sequence[np.ndarray],
-) -> list[OnnxValue]:
-    """Add the nodes of a layer, merged with the next layer, which scales and shifts channels; return the top.
-
-    An example is a BatchNorm layer with the Scale layer after it.
-
-    Args:
-        builder: the model.
-        layer: the layer.
-        blobs: the layer's parameters and state.
-        bottom: the layer's bottom.
-        scale: the next layer.
-        scale_blobs: the parameters of the next layer.
-    """
-    channel_affine, merged_affine = scale.type.traits.channel_affine, LAYER_CONVERSIONS[layer.type.name].merged_affine
-    assert channel_affine is not None
-    assert merged_affine is not None
-    factor, bias = map(np.asarray, scale.context.call(channel_affine.factor_and_bias, blobs=tuple(scale_blobs)))
-    return [merged_affine.emit(_make_context(builder, layer, blobs, [bottom]), factor, bias)]
-
-
-def can_merge_scale(layer: Layer, blobs: Sequence[np.ndarray], bottom: OnnxValue) -> bool:
-    """Return whether the ONNX operators of a layer can also apply a factor and a bias to each channel of the top."""
-    conversion = LAYER_CONVERSIONS.get(layer.type.name)
-    if conversion is None or conversion.merged_affine is None:
-        return False
-    return conversion.merged_affine.applies(ConversionContext(OnnxBuilder(0), layer.context, blobs, [bottom], [], ""))
-
-
-def is_channel_scale(layer: Layer, blobs: Sequence[np.ndarray], num_channels: Any) -> bool:
-    """Return whether a layer only multiplies each channel by a factor and adds a bias.
-
-    Args:
-        layer: the layer.
-        blobs: the layer's parameters and state.
-        num_channels: the number of channels of its bottom.
-    """
-    channel_affine = layer.type.traits.channel_affine
-    shapes = [b.shape for b in blobs]
-    return (
-        channel_affine is not None
-        and len(layer.bottoms) == 1
-        and bool(blobs)
-        and layer.context.call(channel_affine.applies, shapes, 1, num_channels)
-    )
-
-
-def _make_context(
-    builder: OnnxBuilder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: Sequence[OnnxValue]
-) -> ConversionContext:
-    avals = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in bottoms]
-    tops = jax.eval_shape(lambda *xs: _run_forward(layer, blobs, xs), *avals)
-    return ConversionContext(
-        builder, layer.context, blobs, bottoms, [to_python_sizes(top.shape) for top in tops], layer.key
-    )
 
 
 def _run_forward(layer: Layer, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[jax.Array, ...]:

@@ -85,9 +85,9 @@ def export_onnx(
             layer.make_problem(f"cannot be exported to ONNX: it runs on the host{hint}")
             for layer, hint in zip(host_layers, hints, strict=True)
         )
-    inputs = symbolic_batch_shapes(model, batch_axis) if symbolic_batch else model.inputs
+    blobs = symbolic_batch_shapes(model, batch_axis) if symbolic_batch else model.net.graph.blobs
     with model.report_random_layers():
-        proto = build_model(model, inputs, opset, preprocessing, pad_rows)
+        proto = build_model(model, blobs, opset, preprocessing, pad_rows)
     if _is_large(proto):
         check_without_weights(proto)
     else:
