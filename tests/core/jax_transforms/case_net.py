@@ -96,7 +96,7 @@ class CaseNet:
     def _pad_rows(self, name: str, blob: Any) -> jax.Array:
         """Return a blob with zeros in rows of padding, which only traced code has, where their number may vary."""
         if isinstance(blob, PaddedRows):
-            return blob.zero_padding()
+            return zero_padding(blob)
         shape = self.net.graph.blobs[name].shape
         axes = [getattr(layer.type.implementation, "ragged_axis", None) for layer in self.net.graph.layers]
         if blob.ndim != len(shape) or all(axis is None for axis in axes):

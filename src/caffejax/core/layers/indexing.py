@@ -16,6 +16,7 @@ from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, pointwise_window
 from .registry import define_layer
+from .row_padding import valid_rows, without_count
 from .types import Gradient, HostFunction, Indices, LayerDocs, LayerTraits, Signature, Traced
 from .weight_and_bias import weight_and_bias_specs
 
@@ -239,11 +240,9 @@ def filter_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tupl
     return (*diffs, None)
 
 
-def filter_traced(ctx: Context, *bottoms: jax.Array) -> tuple[tuple[jax.Array, ...], jax.Array]:
-    *data, selector = bottoms
-    is_selected = selector.reshape(selector.shape[0]) != 0
-    if ctx.num_rows is not None:
-        is_selected &= jnp.arange(selector.shape[0]) < ctx.num_rows
+def filter_traced(ctx: Context, *bottoms: Any) -> tuple[tuple[jax.Array, ...], jax.Array]:
+    *data, selector = map(without_count, bottoms)
+    is_selected = (selector.reshape(selector.shape[0]) != 0) & valid_rows(bottoms[-1])
     row_indices = jnp.argsort(~is_selected, stable=True)  # selected rows first, in their order
     tops = (
         jnp.where(is_selected[row_indices].reshape(-1, *(1,) * (x.ndim - 1)), promote(x)[row_indices], 0) for x in data

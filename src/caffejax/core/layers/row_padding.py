@@ -63,15 +63,24 @@ class PaddedRows:
         """Return another array with the same rows."""
         return PaddedRows(array, self.num_rows, self.origin)
 
-    def zero_padding(self) -> jax.Array:
-        """Return the array with zeros in the rows of padding."""
-        index = jnp.arange(self.shape[self.origin.axis]).reshape(-1, *(1,) * (len(self.shape) - self.origin.axis - 1))
-        return jnp.where(index < self.num_rows, self.array, 0)
-
 
 def without_count(blob: Any) -> Any:
     """Return the array of a blob, which may be `PaddedRows`."""
     return blob.array if isinstance(blob, PaddedRows) else blob
+
+
+def valid_rows(blob: Any) -> jax.Array:
+    """Return which rows of a blob, which may be `PaddedRows`, are valid: bool, (rows,)."""
+    if not isinstance(blob, PaddedRows):
+        return jnp.ones(blob.shape[0], bool)
+    return jnp.arange(blob.shape[blob.origin.axis]) < blob.num_rows
+
+
+def zero_padding(blob: Any) -> Any:
+    """Return the array of a blob, which may be `PaddedRows`, with zeros in the rows of padding."""
+    if not isinstance(blob, PaddedRows):
+        return blob
+    return jnp.where(valid_rows(blob).reshape(-1, *(1,) * (len(blob.shape) - blob.origin.axis - 1)), blob.array, 0)
 
 
 def stack_padded(blobs: Sequence[Any]) -> PaddedRows:

@@ -20,7 +20,15 @@ from ..layers.blob_checks import check_dtypes
 from ..layers.context import Epilogue
 from ..layers.dispatch import cached_call, cached_fused_call, call_on_host
 from ..layers.dtype_policy import cast_inputs, matmul_precision
-from ..layers.row_padding import PaddedRows, RowsOrigin, count_marked_rows, rows_axis, strip_padding, without_count
+from ..layers.row_padding import (
+    PaddedRows,
+    RowsOrigin,
+    count_marked_rows,
+    rows_axis,
+    strip_padding,
+    without_count,
+    zero_padding,
+)
 from ..ops import compilation
 from .schedule import LayerSchedule, Part, Step, find_top_rows
 
@@ -119,7 +127,7 @@ def compute_part(
             named_top = checkpoint_name(top, name)  # policies of jax.checkpoint save blobs by name
             values[name] = named_top if num_and_origin is None else PaddedRows(named_top, *num_and_origin)
             if weight:
-                terms = top if num_and_origin is None else PaddedRows(top, *num_and_origin).zero_padding()
+                terms = top if num_and_origin is None else zero_padding(PaddedRows(top, *num_and_origin))
                 loss = jnp.sum(terms, dtype=jnp.promote_types(top.dtype, jnp.float32))
                 total += weight * cross_replica.psum_loss(layer.context, loss)  # shared tops count once
     if order:  # it is 0; the loss depends on it, so that the last call is kept, and its place in the backward pass
@@ -200,7 +208,7 @@ def _compute_tops(
         values = {name: without_count(values[name]) for name in layer.bottoms}
         if layer.counts_rows:
             num_rows = next(iter(padded.values())).num_rows
-            values |= {name: blob.zero_padding() for name, blob in padded.items()}
+            values |= {name: zero_padding(blob) for name, blob in padded.items()}
     params, bottoms = prepare_layer_inputs(layer, inputs.params, state, values)
     context = cross_replica.with_mesh_axis(layer.context, bottoms)
     if fused:
@@ -244,12 +252,6 @@ def _call_on_host(
     params, bottoms = prepare_layer_inputs(layer, inputs.params, state, arrays)
     if part.calls and not layer.need_backward:  # otherwise the order would ask for its backward pass
         params, bottoms = jax.lax.stop_gradient((params, bottoms))
-    counts = {blob.origin: blob.num_rows for blob in padded.values()}
-    implementation = layer.type.implementation
-    traced = implementation.traced if isinstance(implementation, HostFunction) else None
-    if traced is not None and part.tracks_rows and len(counts) <= 1:
-        tops, num_rows = traced(layer.context.replace(num_rows=next(iter(counts.values()), None)), *bottoms)
-        return tops, order, _find_rows(layer, padded, num_rows)
     context = layer.context.replace(
         fold_in_args=layer.make_fold_in_args(inputs.key),
         propagate_down=layer.bottom_need_backward,
@@ -258,6 +260,10 @@ def _call_on_host(
     blobs = [
         padded[name].replace_array(x) if name in padded else x for name, x in zip(layer.bottoms, bottoms, strict=True)
     ]
+    implementation = layer.type.implementation
+    if part.tracks_rows and isinstance(implementation, HostFunction) and implementation.traced:
+        tops, num_rows = implementation.traced(context, *blobs)
+        return tops, order, _find_rows(layer, padded, num_rows)
     tops, order, num_rows = call_on_host(
         context, params, blobs, layer.locate_errors, order, part.calls, part.tracks_rows
     )
