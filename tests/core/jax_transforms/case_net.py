@@ -16,6 +16,7 @@ from cases import COMPILED_NETS, FORK_CASES
 
 from caffejax import PaddedRows
 from caffejax.base.errors import CaffejaxError
+from caffejax.core.layers.row_padding import zero_padding
 from caffejax.core.program.net import Net
 from compile_flags import HAS_OLD_EMITTERS
 
