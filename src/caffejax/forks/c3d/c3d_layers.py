@@ -16,7 +16,7 @@ from ...core.layers.context import Context, ParamSpec, Shape
 from ...core.layers.convolution import ConvolutionOp
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import reject_fields
-from ...core.layers.loss_helpers import one_hot_mask, require_same_batch_size
+from ...core.layers.loss_helpers import batch_size, one_hot_mask, require_same_batch_size, sum_rows
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ...core.ops.host_constant import host_constant
@@ -393,15 +393,15 @@ def voxel_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> ja
     more adds nothing to the sum, but is counted in the divisor. A negative label makes the loss NaN. The gradient with
     respect to the scores is the softmax minus the one-hot label, divided by the number of voxels.
     """
-    is_label, is_valid, num_voxels = _read_voxels(scores, labels)
-    log_likelihood = jnp.sum(jnp.where(is_label, jax.nn.log_softmax(promote(scores), 1), 0))
+    is_label, is_valid, num_voxels = _read_voxels(ctx, scores, labels)
+    log_likelihood = sum_rows(ctx, jnp.where(is_label, jax.nn.log_softmax(promote(scores), 1), 0))
     return jnp.where(is_valid, -log_likelihood / num_voxels, jnp.nan)
 
 
 def voxel_softmax_loss_backward(
     ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    is_label, _, num_voxels = _read_voxels(scores, labels)
+    is_label, _, num_voxels = _read_voxels(ctx, scores, labels)
     return dy / num_voxels * (jax.nn.softmax(promote(scores), 1) - is_label), None
 
 
@@ -411,11 +411,12 @@ define_layer(
     Gradient(
         voxel_softmax_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)
     ),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(origin="C3D"),
 )
 
 
-def _read_voxels(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, int]:
+def _read_voxels(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
     """Return the one-hot mask of the labels, a bool scalar, and the number of voxels.
 
     The mask has the shape of the scores, (N, C, length, height, width). The scalar is False if any label is negative.
@@ -425,4 +426,5 @@ def _read_voxels(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.A
     expected = (scores.shape[0], 1, *scores.shape[2:])
     require(labels.shape == expected, f"needs a label for each voxel, of shape {expected}, not {labels.shape}")
     is_label = one_hot_mask(labels, scores.shape)
-    return is_label, jnp.all(labels.astype(jnp.int32) >= 0), max(math.prod(labels.shape), 1)
+    num_voxels = batch_size(ctx, labels) * max(math.prod(labels.shape[1:]), 1)
+    return is_label, jnp.all(labels.astype(jnp.int32) >= 0), num_voxels

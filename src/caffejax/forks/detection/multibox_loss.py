@@ -15,7 +15,7 @@ from ...base.errors import require
 from ...core.layers.context import Context, LayerDefinition
 from ...core.layers.dtype_policy import promote
 from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, PerLayer, Signature, Traced
 from .multibox_targets import (
     Predictions,
     Targets,
@@ -123,6 +123,7 @@ define_layer(
         exempt_from_force_backward=(2, 3),
         deviation="Below FLT_MIN the probability is clamped, which the gradient ignores.",
     ),
+    LayerTraits(counts_rows=True, row_bottoms=(0, 1)),
     docs=LayerDocs(origin="SSD", restrictions="NVIDIA's ignore_difficult_gt is refused."),
 )
 

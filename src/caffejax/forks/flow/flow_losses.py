@@ -12,8 +12,9 @@ from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
+from ...core.layers.loss_helpers import batch_size, in_valid_rows, sum_rows
 from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, LayerType, Signature, Traced, Variants
+from ...core.layers.types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 
 def l1_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
@@ -21,13 +22,13 @@ def l1_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
 
     The gradient is 0 where the bottoms are equal.
     """
-    return jnp.sum(jnp.abs(_subtract(a, b))) / max(a.shape[0], 1)
+    return jnp.sum(jnp.abs(_subtract(a, b))) / batch_size(ctx, a)
 
 
 def l1_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    diff = dy / max(a.shape[0], 1) * jnp.sign(_subtract(a, b))
+    diff = dy / batch_size(ctx, a) * jnp.sign(_subtract(a, b))
     return diff, -diff
 
 
@@ -42,7 +43,7 @@ def flow_l1_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
     p = ctx.param
     d, valid, divisor = prepare_differences(ctx, a, *b)
     if p.l2_per_location:
-        return jnp.sum(jnp.sqrt(_sum_squares(ctx, d) + p.epsilon)) / divisor
+        return sum_rows(ctx, jnp.sqrt(_sum_squares(ctx, d) + p.epsilon)) / divisor
     return jnp.sum(jnp.where(valid & (jnp.abs(d) >= p.plateau), jnp.abs(d), 0)) / divisor
 
 
@@ -67,12 +68,14 @@ _TYPES = {
         Signature("L1Loss", bottoms=2, loss=True),
         Traced(l1_loss),
         Gradient(l1_loss_backward, overrides_autodiff=True),
+        LayerTraits(counts_rows=True),
         docs=LayerDocs(origin="NVIDIA Caffe"),
     ),
     "FlowNet 2": LayerType(
         Signature("L1Loss", bottoms=(1, 2), param="l1_loss_param", loss=True),
         Traced(flow_l1_loss),
         Gradient(flow_l1_loss_backward, overrides_autodiff=True),
+        LayerTraits(counts_rows=True),
         docs=LayerDocs(origin="FlowNet 2"),
     ),
 }
@@ -96,8 +99,8 @@ def prepare_differences(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[jax.
     """
     require(len(a.shape) == 4, f"needs bottoms with 4 axes (number, channels, height, width), not shape {a.shape}")
     difference = _subtract(a, *b) if b else promote(a)
-    valid = ~jnp.isnan(difference)
-    divisor: Any = max(a.shape[0], 1)
+    valid = in_valid_rows(ctx, ~jnp.isnan(difference))
+    divisor = batch_size(ctx, a)
     if ctx.param.normalize_by_num_entries:
         divisor = cross_replica.pmean(ctx, jnp.sum(valid, dtype=jnp.float32)) / a.shape[1]
     return jnp.where(valid, difference, 0), valid, divisor
@@ -124,7 +127,7 @@ def lpq_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
     p, q = _read_powers(ctx.param)
     d, _, divisor = prepare_differences(ctx, a, *b)
     sums = jnp.sum(jnp.power(jnp.abs(d) + ctx.param.p_epsilon, p), axis=1) * channel_prescale(ctx, d)
-    return jnp.sum(jnp.power(sums + ctx.param.q_epsilon, q)) / divisor
+    return sum_rows(ctx, jnp.power(sums + ctx.param.q_epsilon, q)) / divisor
 
 
 def lpq_loss_backward(ctx: Context, a: jax.Array, *b: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
@@ -142,6 +145,7 @@ define_layer(
     Signature("LpqLoss", bottoms=(1, 2), param="lpq_loss_param", loss=True),
     Traced(lpq_loss),
     Gradient(lpq_loss_backward, overrides_autodiff=True),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(
         origin="FlowNet 2",
         restrictions="Only one p and one q are supported; powers that change with the iteration are an error.",

@@ -43,6 +43,7 @@ define_layer(
     Signature("MemoryLoss", bottoms=(1, 2), loss=True),
     Traced(memory_loss),
     Gradient(no_gradient),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(origin="MyCaffe", restrictions="It is 0, with a warning."),
 )
 

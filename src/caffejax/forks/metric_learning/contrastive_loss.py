@@ -15,7 +15,7 @@ from ...core.layers.distance_losses import CONTRASTIVE_LOSS, Pairs, pair_gradien
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import as_nchw, first_top
 from ...core.layers.registry import register_variants
-from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
 _SETTINGS = ("output_matches", "centroid_learning", "distance_calculation", "matching_distance_scale")
 
@@ -37,7 +37,7 @@ def contrastive_loss_of_labels(
     pairs = _compare_pairs(ctx, a, b, labels, *centroids)
     scale = jnp.where(pairs.is_similar, ctx.param.matching_distance_scale, 1)
     scaled_pairs = pairs._replace(squared_distance=scale * pairs.squared_distance)
-    loss = sum_pair_losses(scaled_pairs)
+    loss = sum_pair_losses(ctx, scaled_pairs)
     if ctx.n_tops == 1:
         return loss
     is_correct = (scaled_pairs.gap >= 0) == pairs.is_similar
@@ -47,7 +47,7 @@ def contrastive_loss_of_labels(
 def contrastive_loss_of_labels_backward(
     ctx: Context, a: jax.Array, b: jax.Array, labels: jax.Array, *centroids: jax.Array, y: Any, dy: Any
 ) -> tuple[jax.Array | None, ...]:
-    da = pair_gradient(_compare_pairs(ctx, a, b, labels, *centroids), first_top(dy))
+    da = pair_gradient(ctx, _compare_pairs(ctx, a, b, labels, *centroids), first_top(dy))
     return da.reshape(a.shape), -da.reshape(b.shape), None, *(None for _ in centroids)
 
 
@@ -104,6 +104,7 @@ CONTRASTIVE_LOSS_OF_LABELS = replace(
         indices=Indices((2,)),
         exempt_from_force_backward=(2, 3),
     ),
+    traits=LayerTraits(counts_rows=True, row_bottoms=(0, 1, 2), row_tops=(1,)),
     docs=LayerDocs(origin="MyCaffe"),
 )
 

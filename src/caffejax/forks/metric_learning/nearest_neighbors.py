@@ -13,6 +13,7 @@ from ...base.errors import require
 from ...core.layers.context import Context, ParamSpec, Shape
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import no_gradient, reject_fields
+from ...core.layers.loss_helpers import in_valid_rows
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ...core.ops.vma import vary_as
@@ -165,7 +166,7 @@ def accuracy_decode(ctx: Context, distances: jax.Array, labels: jax.Array) -> ja
     require(labels.shape[:1] == (n,), f"bottom 1 must have a label for each of the {n} items, not shape {labels.shape}")
     label = labels.reshape(n, -1)[:, 0].astype(jnp.int32)
     ignored_labels = [*p.ignore_labels, *([p.ignore_label] if p.HasField("ignore_label") else [])]
-    is_counted = ~jnp.isin(label, jnp.asarray(ignored_labels, jnp.int32))
+    is_counted = in_valid_rows(ctx, ~jnp.isin(label, jnp.asarray(ignored_labels, jnp.int32)))
     is_correct = (jnp.argmin(distances.reshape(n, -1), axis=1) == label) & is_counted
     return jnp.sum(is_correct, dtype=jnp.float32) / jnp.sum(is_counted)
 
@@ -174,6 +175,7 @@ define_layer(
     Signature("AccuracyDecode", bottoms=2, param="accuracy_param", fork_settings=("ignore_labels",)),
     Traced(accuracy_decode),
     Gradient(exists=False, indices=Indices((1,))),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(origin="MyCaffe"),
 )
 

@@ -11,8 +11,9 @@ from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
+from ...core.layers.loss_helpers import in_valid_rows
 from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ..detection.boxes import overlaps
 from .anchors_and_deltas import (
     apply_deltas,
@@ -41,7 +42,8 @@ def compute_class_accuracies(ctx: Context, is_correct: jax.Array, labels: CellLa
             (1).
     """
     is_ignored = labels.ignored_mask(ctx, classes) | ((classes == 0) & (labels.overlap >= ctx.param.bg_threshold))
-    accuracies = [_masked_mean(ctx, is_correct, mask) for mask in (~is_ignored, ~is_ignored & (classes != 0))]
+    is_counted = in_valid_rows(ctx, ~is_ignored)
+    accuracies = [_masked_mean(ctx, is_correct, mask) for mask in (is_counted, is_counted & (classes != 0))]
     return jnp.stack(accuracies).reshape(1, 1, 1, 2)
 
 
@@ -110,6 +112,7 @@ define_layer(
     ),
     Traced(detection_accuracy),
     Gradient(exists=False, indices=Indices((1,))),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(origin="MS-CNN"),
 )
 
@@ -148,6 +151,7 @@ define_layer(
     ),
     Traced(detection_group_accuracy),
     Gradient(exists=False, indices=Indices((2,))),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(origin="Cascade R-CNN"),
 )
 
@@ -190,5 +194,6 @@ define_layer(
     Signature("BboxAccuracy", bottoms=3, tops=(1, 2), further_params=("bbox_reg_param",), in_place=False),
     Traced(bbox_accuracy),
     Gradient(exists=False, indices=Indices((1, 2))),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(origin="Cascade R-CNN"),
 )

@@ -11,9 +11,9 @@ from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
-from ...core.layers.loss_helpers import require_same_batch_size
+from ...core.layers.loss_helpers import batch_size, require_same_batch_size
 from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, LayerDocs, Signature, Traced
+from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 
 def euclidean_distance(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
@@ -41,13 +41,13 @@ def weighted_euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array, weights: j
     by the batch size, as if P were symmetric; the gradient of b is the negative of the gradient of a.
     """
     difference = _subtract_rows(a, b)
-    return jnp.sum(difference * _apply_weights(difference, weights)) / (2 * max(a.shape[0], 1))
+    return jnp.sum(difference * _apply_weights(difference, weights)) / (2 * batch_size(ctx, a))
 
 
 def weighted_euclidean_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    difference, d_loss = _subtract_rows(a, b), dy / max(a.shape[0], 1)
+    difference, d_loss = _subtract_rows(a, b), dy / batch_size(ctx, a)
     diff = d_loss * _apply_weights(difference, weights)
     d_weights = d_loss / 2 * difference[:, :, None] * difference[:, None, :]
     return diff.reshape(a.shape), -diff.reshape(b.shape), d_weights.reshape(weights.shape)
@@ -57,6 +57,7 @@ define_layer(
     Signature("WeightedEuclideanLoss", bottoms=3, loss=True),
     Traced(weighted_euclidean_loss),
     Gradient(weighted_euclidean_loss_backward, overrides_autodiff=True),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(origin="cbfinn/caffe"),
 )
 

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context, ParamSpec
-from ...core.layers.loss_helpers import ignored_label_of_metric
+from ...core.layers.loss_helpers import ignored_label_of_metric, in_valid_rows
 from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -29,7 +29,7 @@ def seg_accuracy(ctx: Context, blobs: Arrays, scores: jax.Array, labels: jax.Arr
     num_classes = scores.shape[1]
     label_index = labels.astype(jnp.int32).reshape(scores.shape[0], -1)
     predictions = jnp.argmax(scores, axis=1).reshape(scores.shape[0], -1)
-    valid = jnp.ones(label_index.shape, bool)
+    valid = in_valid_rows(ctx, jnp.ones(label_index.shape, bool))
     for ignored_label in ctx.param.ignore_label:
         valid &= label_index != ignored_label
     has_unknown_labels = (
@@ -65,6 +65,7 @@ define_layer(
     Signature("SegAccuracy", bottoms=2, param="seg_accuracy_param"),
     Traced(seg_accuracy, params=seg_accuracy_params, stateful=True),
     Gradient(exists=False, indices=Indices((1,), _checkable_class_count, _single_ignored_label)),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(origin="DeepLab, PSPNet"),
 )
 
@@ -114,6 +115,7 @@ def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.
     )
     is_correct = (rank < p.top_k) & (label_index >= 0) & (label_index < num_classes)
     valid = label_index != p.ignore_label if p.HasField("ignore_label") else jnp.ones(label_index.shape, bool)
+    valid = in_valid_rows(ctx, valid)
     num_correct, num_valid = (cross_replica.psum(ctx, jnp.sum(x)) for x in (is_correct & valid, valid))
     accuracy = num_correct / jnp.maximum(num_valid, 1)
     return accuracy.astype(jnp.float32).reshape(1, 1, 1, 1)
@@ -127,5 +129,6 @@ define_layer(
     Signature("EltwiseAccuracy", bottoms=2, param="eltwise_accuracy_param"),
     Traced(eltwise_accuracy),
     Gradient(exists=False, indices=Indices((1,), _class_count, ignored_label_of_metric)),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(origin="DeconvNet"),
 )

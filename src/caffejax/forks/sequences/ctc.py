@@ -14,8 +14,9 @@ from ...core.layers import cross_replica
 from ...core.layers.context import Context
 from ...core.layers.cross_replica import pmean
 from ...core.layers.dtype_policy import promote
+from ...core.layers.loss_helpers import num_items, sum_rows
 from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ...core.ops.vma import vary_as
 
 PADDING = -1
@@ -273,12 +274,14 @@ def labelsequence_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -
         jnp.pad(x, ((0, 0), (0, length - x.shape[1])), constant_values=PADDING)
         for x in (decoded_labels, expected_labels)
     )
-    return jnp.mean(jnp.all(decoded_labels == expected_labels, axis=1).astype(jnp.float32))
+    is_correct = jnp.all(decoded_labels == expected_labels, axis=1).astype(jnp.float32)
+    return sum_rows(ctx, is_correct) / num_items(ctx, is_correct.shape)
 
 
 define_layer(
     Signature("LabelsequenceAccuracy", bottoms=2, param="labelsequence_accuracy_param"),
     Traced(labelsequence_accuracy),
     Gradient(exists=False, indices=Indices((1,))),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(origin="warpctc-caffe"),
 )

@@ -15,8 +15,9 @@ import numpy as np
 from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
+from ...core.layers.loss_helpers import batch_size, sum_rows
 from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from .prediction_map import (
     GroundTruth,
     PredictionMap,
@@ -160,7 +161,7 @@ def region_loss(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     is the differences themselves, divided by N.
     """
     predictions, objects = _read_region_bottoms(ctx, x, labels)
-    loss = jnp.sum(jnp.square(_region_differences(ctx, predictions, objects))) / max(x.shape[0], 1)
+    loss = sum_rows(ctx, jnp.square(_region_differences(ctx, predictions, objects))) / batch_size(ctx, x)
     return nan_for_unknown_labels(loss, objects, ctx.param.num_class)
 
 
@@ -168,7 +169,7 @@ def region_loss_backward(
     ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
     predictions, objects = _read_region_bottoms(ctx, x, labels)
-    return to_map(dy / max(x.shape[0], 1) * _region_differences(ctx, predictions, objects), x, ctx.param.num).astype(
+    return to_map(dy / batch_size(ctx, x) * _region_differences(ctx, predictions, objects), x, ctx.param.num).astype(
         x.dtype
     ), None
 
@@ -177,6 +178,7 @@ define_layer(
     Signature("RegionLoss", bottoms=2, param="region_loss_param", loss=True),
     Traced(region_loss),
     Gradient(region_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(
         origin="MobileNet-YOLO",
         restrictions="`coords` must be 4. `side`, `softmax`, `softmax_tree`, `class_map`, `jitter`, `absolute` and "
@@ -299,9 +301,9 @@ def yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     predictions, objects = _read_yolov3_bottoms(ctx, x, labels)
     p = ctx.param
     differences, box_losses, assignment_counts = _yolov3_differences(ctx, predictions, objects)
-    squares = jnp.sum(jnp.square(differences if p.iou_loss == p.MSE else differences[..., 4:]))
+    squares = sum_rows(ctx, jnp.square(differences if p.iou_loss == p.MSE else differences[..., 4:]))
     num_assignments = jnp.maximum(cross_replica.psum(ctx, jnp.sum(assignment_counts)), 1)
-    loss = (squares + p.iou_normalizer * jnp.sum(box_losses) / num_assignments) / max(x.shape[0], 1)
+    loss = (squares + p.iou_normalizer * jnp.sum(box_losses) / num_assignments) / batch_size(ctx, x)
     return nan_for_unknown_labels(loss, objects, p.num_class)
 
 
@@ -316,13 +318,14 @@ def yolov3_backward(
         if p.iou_loss != p.MSE:  # as in the fork, which then uses the raw coordinates as if they were sigmoids
             s = s.at[..., :2].set(predictions.raw[..., :2])
         differences *= (s * (1 - s)).at[..., 2:4].set(1)
-    return to_map(dy / max(x.shape[0], 1) * differences, x, p.num).astype(x.dtype), None
+    return to_map(dy / batch_size(ctx, x) * differences, x, p.num).astype(x.dtype), None
 
 
 define_layer(
     Signature("Yolov3", bottoms=2, param="yolov3_param", loss=True),
     Traced(yolov3),
     Gradient(yolov3_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(
         origin="MobileNet-YOLO",
         restrictions="`side` and `noobject_scale` are ignored, as in the fork; `object_scale` is used only with "

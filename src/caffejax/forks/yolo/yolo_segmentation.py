@@ -12,9 +12,9 @@ from ...core.layers import cross_replica
 from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import check_side_length
-from ...core.layers.loss_helpers import require_same_batch_size
+from ...core.layers.loss_helpers import batch_size, in_valid_rows, require_same_batch_size, sum_rows
 from ...core.layers.registry import define_layer
-from ...core.layers.types import Gradient, Indices, LayerDocs, Signature, Traced
+from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
 
 def yolo_seg(ctx: Context, x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array) -> jax.Array:
@@ -24,13 +24,14 @@ def yolo_seg(ctx: Context, x: jax.Array, labels: jax.Array, *pixel_counts: jax.A
     these numbers, the differences of a class are multiplied by 2 minus the class's fraction of the pixels. The gradient
     is d / N, as in the fork.
     """
-    return jnp.sum(jnp.square(_subtract_labels(ctx, x, labels, *pixel_counts))) / max(x.shape[0], 1)
+    squares = jnp.square(_subtract_labels(ctx, x, labels, *pixel_counts))
+    return sum_rows(ctx, squares) / batch_size(ctx, x)
 
 
 def yolo_seg_backward(
     ctx: Context, x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array | None, ...]:
-    diff = dy / max(x.shape[0], 1) * _subtract_labels(ctx, x, labels, *pixel_counts)
+    diff = dy / batch_size(ctx, x) * _subtract_labels(ctx, x, labels, *pixel_counts)
     return diff.astype(x.dtype), None, *(None for _ in pixel_counts)
 
 
@@ -38,6 +39,7 @@ define_layer(
     Signature("YoloSeg", bottoms=(2, 3), param="yolo_seg_param", loss=True),
     Traced(yolo_seg),
     Gradient(yolo_seg_backward, overrides_autodiff=True, indices=Indices((1, 2)), exempt_from_force_backward=(1, 2)),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(
         origin="MobileNet-YOLO",
         restrictions="`class_scale`, `num_class`, `use_logic_gradient` and `use_hardsigmoid` are ignored, as in "
@@ -88,7 +90,8 @@ def segmentation_evaluate(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.
             _resize_bytes(jnp.floor(jnp.clip(probabilities * 255, 0, 255)), label_shape[2:]),
             float(int(threshold * 255)),
         )
-    is_predicted = probabilities > threshold
+    is_predicted = in_valid_rows(ctx, probabilities > threshold)
+    is_label = in_valid_rows(ctx, is_label)
     intersection, union = (
         cross_replica.psum(ctx, jnp.sum(m, axis=(0, 2, 3), dtype=jnp.float32))
         for m in (is_predicted & is_label, is_predicted | is_label)
@@ -100,6 +103,7 @@ define_layer(
     Signature("SegmentationEvaluate", bottoms=2, param="segmentation_evaluate_param"),
     Traced(segmentation_evaluate),
     Gradient(exists=False, indices=Indices((1,))),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(
         origin="MobileNet-YOLO",
         restrictions="All images are counted; the fork counts only the first image. `num_classes` is ignored. No "
