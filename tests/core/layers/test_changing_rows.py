@@ -51,6 +51,13 @@ LOSSES = {
     "Euclidean": loss("EuclideanLoss", "kept_values"),
     "hinge": loss("HingeLoss", settings="hinge_loss_param { norm: L2 }"),
     "multinomial": PROBABILITIES + loss("MultinomialLogisticLoss", bottom="prob"),
+    "contrastive": loss("ContrastiveLoss", "kept_values", 'bottom: "kept_label" contrastive_loss_param { margin: 3 }'),
+    **{
+        f"infogain {mode}": """layer { name: "matrix" type: "DummyData" top: "matrix"
+          dummy_data_param { shape { dim: 4 dim: 4 } data_filler { type: "constant" value: 0.5 } } }"""
+        + loss("InfogainLoss", settings=f'bottom: "matrix" {IGNORE % mode}')
+        for mode in ("FULL", "VALID", "BATCH_SIZE")
+    },
     "sum": loss("Reduction", ""),
     "mean": loss("Reduction", "", "reduction_param { operation: MEAN }"),
     "sum of each row": loss("Reduction", "", "reduction_param { operation: ASUM axis: 1 }"),

@@ -232,8 +232,8 @@ define_layer(
         origin="MyCaffe",
         unsupported=dict.fromkeys(("shard", "joint_batch"), "items update the centroids one after the other"),
         restrictions=f"{_LABELS_DOC}, or fewer than decode_param.pregen_label_count if it is set, and the centroids "
-        "do not start again when a new label appears. The first encoding of a label counts as much as the others. No "
-        "recorded case.",
+        "do not start again when a new label appears. The first encoding of a label counts as much as the others. It "
+        "takes no rows of padding, because the running mean depends on the batch size. No recorded case.",
     ),
 )
 

@@ -11,7 +11,7 @@ from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
 from ...core.layers.dtype_policy import promote
-from ...core.layers.loss_helpers import batch_size, require_same_batch_size
+from ...core.layers.loss_helpers import batch_size, num_items, require_same_batch_size, sum_rows
 from ...core.layers.registry import define_layer
 from ...core.layers.types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
@@ -22,14 +22,16 @@ def euclidean_distance(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     num_columns = difference.shape[1]
     require(num_columns % 3 == 0, f"each row must have 3 numbers for each point, but has {num_columns} numbers")
     points = difference.reshape(a.shape[0], -1, 3)
-    distance = cross_replica.pmean(ctx, jnp.mean(jnp.sqrt(jnp.sum(jnp.square(points), axis=2))))
-    return distance.reshape(1, 1, 1, 1).astype(a.dtype)
+    distances = jnp.sqrt(jnp.sum(jnp.square(points), axis=2))
+    mean = cross_replica.pmean(ctx, sum_rows(ctx, distances) / num_items(ctx, distances.shape))
+    return mean.reshape(1, 1, 1, 1).astype(a.dtype)
 
 
 define_layer(
     Signature("EuclideanDistance", bottoms=2),
     Traced(euclidean_distance),
     Gradient(exists=False),
+    LayerTraits(counts_rows=True),
     docs=LayerDocs(origin="cbfinn/caffe"),
 )
 

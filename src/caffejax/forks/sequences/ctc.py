@@ -20,6 +20,7 @@ from ...core.layers.types import Gradient, Indices, LayerDocs, LayerTraits, Sign
 from ...core.ops.vma import vary_as
 
 PADDING = -1
+_NO_PADDING = "It takes no rows of padding, because its items are along axis 1."
 
 
 def drop_blanks(labels: jax.Array, mask: jax.Array) -> jax.Array:
@@ -126,7 +127,7 @@ define_layer(
         exempt_from_force_backward=(1,),
         deviation="The gradient is the gradient of the sum over items; the loss is their mean.",
     ),
-    docs=LayerDocs(origin="warpctc-caffe"),
+    docs=LayerDocs(origin="warpctc-caffe", restrictions=_NO_PADDING),
 )
 
 
@@ -215,7 +216,7 @@ define_layer(
     Gradient(exists=False, indices=Indices((1, 2))),
     docs=LayerDocs(
         origin="OpenVINO",
-        restrictions="A sequence that continues after the expected labels counts as an error.",
+        restrictions=f"A sequence that continues after the expected labels counts as an error. {_NO_PADDING}",
     ),
 )
 
