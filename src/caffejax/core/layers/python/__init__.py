@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from ....base.errors import LayerError, did_you_mean
+from ....base.errors import LayerError, did_you_mean, require
 from ..context import Context, LayerDefinition
 from ..packages import find_builtin_type
 from ..registry import define_layer
@@ -29,6 +29,16 @@ def make_python(ctx: Context, definition: LayerDefinition) -> LayerType:
     available under their usual names, since they are built in.
     See [python_layers.md](python_layers.md).
     """
+    layer_type, num_parts = _make_type(ctx, definition), definition.data_config.num_parts
+    require(
+        bool(definition.layer.bottom) or num_parts == 1 or layer_type.is_input,
+        "has no bottoms, and is traced or has blobs, so its top has one size on each device, and cannot be divided "
+        f"among {num_parts} devices; let each device process a full batch",
+    )
+    return layer_type
+
+
+def _make_type(ctx: Context, definition: LayerDefinition) -> LayerType:
     p = ctx.param
     if not (p.module and p.layer):
         raise LayerError("python_param must set `module`, a Python module, and `layer`, a class or function in it")
