@@ -20,7 +20,7 @@ from ..layers import LayerTraits
 from ..layers.blob_checks import declared_params
 from ..layers.context import strip_net_fields
 from ..layers.dtype_policy import cast_inputs
-from ..layers.row_padding import rows_axis
+from ..layers.row_padding import first_column, rows_axis
 from ..ops.window import Window
 from .layer_gradients import Case, compute_tops, net_gradients
 from .report import Row, make_row
@@ -332,10 +332,8 @@ def _check_label_axis(case: Case) -> str | None:
 
 def _check_pads_rows(case: Case) -> str | None:
     for i, top in enumerate(case.tops):
-        rows = np.asarray(top)
-        first = rows if rows.ndim == 1 else rows[(slice(None),) * rows_axis(top) + (slice(None), 0)]
-        is_padding = (first < 0).astype(int)
-        if (np.diff(is_padding, axis=min(rows_axis(top), first.ndim - 1)) < 0).any():
+        is_padding = (first_column(np.asarray(top)) < 0).astype(int)
+        if (np.diff(is_padding, axis=min(rows_axis(top), is_padding.ndim - 1)) < 0).any():
             return f"a row of top {i} that begins with a negative number has rows after it"
     return None
 
