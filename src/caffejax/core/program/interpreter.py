@@ -30,7 +30,7 @@ from ..layers.row_padding import (
     zero_padding,
 )
 from ..ops import compilation
-from .schedule import LayerSchedule, Part, Step, find_top_rows
+from .schedule import ORDER, LayerSchedule, Part, Step, find_top_rows
 
 log = logging.getLogger("caffejax.net")
 
@@ -96,7 +96,7 @@ def compute_part(
     """
     values: dict[str, Any] = dict(earlier_blobs)
     state, total = dict(inputs.state), jnp.zeros(())
-    order: Arrays = (jnp.zeros(()),) if part.calls else ()
+    order: Arrays = (values.get(ORDER, jnp.zeros(())),) if part.calls else ()
     for step in part.steps:
         layer = step.first_layer
         with jax.named_scope(layer.name), layer.locate_errors(), matmul_precision(layer.context):
@@ -130,7 +130,8 @@ def compute_part(
                 terms = top if num_and_origin is None else zero_padding(PaddedRows(top, *num_and_origin))
                 loss = jnp.sum(terms, dtype=jnp.promote_types(top.dtype, jnp.float32))
                 total += weight * cross_replica.psum_loss(layer.context, loss)  # shared tops count once
-    if order:  # it is 0; the loss depends on it, so that the last call is kept, and its place in the backward pass
+    if order:  # the loss depends on it, so that the last call is kept, and its place in the backward pass
+        values[ORDER] = order[0]
         total += cross_replica.psum_loss(part.layers[0].context, order[0])
     names = part.writes if needed is None else part.writes & needed
     return PassOutputs({name: values[name] for name in values if name in names}, state, total)

@@ -57,13 +57,20 @@ BRANCHES = (
     + record("metric", "x", "metric")
     + LOSS % ("loss_d", "d", "loss_d")
 )
+RECOMPUTE: dict[str, Any] = {"remat": "auto", "memory_limit": 1}
 FORWARD = ["a forward", "b forward", "c forward", "writes forward", "d forward", "metric forward"]
 BACKWARD = ["d backward", "c backward", "b backward", "a backward"]
 
 
 @pytest.mark.parametrize(
     ("settings", "options"),
-    [("", {}), ("iter_size: 2", {}), ("", {"steps_per_dispatch": 3}), ("iter_size: 2", {"steps_per_dispatch": 2})],
+    [
+        ("", {}),
+        ("iter_size: 2", {}),
+        ("", {"steps_per_dispatch": 3}),
+        ("iter_size: 2", {"steps_per_dispatch": 2}),
+        ("iter_size: 2", RECOMPUTE),
+    ],
 )
 def test_layers_run_once_a_pass_in_the_order_of_caffe(
     settings: str, options: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -144,7 +151,9 @@ def test_a_layer_that_reshapes_in_forward_trains_in_parts_from_the_start(tmp_pat
     solver.close()
 
 
-def train_on_devices(folder: Path, devices: int, settings: str, steps_per_dispatch: int) -> tuple[Any, list[int]]:
+def train_on_devices(
+    folder: Path, devices: int, settings: str, steps_per_dispatch: int, **options: Any
+) -> tuple[Any, list[int]]:
     """Return the params after six steps, and how often each instance of CountsPasses ran."""
     user_layers.NUM_PASSES.clear()
     net = INNER_PRODUCT % ("ip", "ip") + python_layer("count", "CountsPasses", "ip", "counted")
@@ -161,6 +170,7 @@ def train_on_devices(folder: Path, devices: int, settings: str, steps_per_dispat
         devices=devices,
         parallel=Parallel(batch="global") if devices > 1 else Parallel(),
         steps_per_dispatch=steps_per_dispatch,
+        **options,
     )
     solver.step(6)
     params = jax.tree.map(np.array, solver.variables.params)
@@ -168,13 +178,17 @@ def train_on_devices(folder: Path, devices: int, settings: str, steps_per_dispat
     return params, list(user_layers.NUM_PASSES)
 
 
-@pytest.mark.parametrize(("settings", "steps_per_dispatch"), [("", 1), ("iter_size: 2", 1), ("iter_size: 2", 3)])
+@pytest.mark.parametrize(
+    ("settings", "steps_per_dispatch", "options"),
+    [("", 1, {}), ("iter_size: 2", 1, RECOMPUTE), ("iter_size: 2", 3, {})],
+)
 def test_several_devices_have_instances_of_their_own_and_train_as_one_device(
-    settings: str, steps_per_dispatch: int, tmp_path: Path, eight_devices: ProcessPoolExecutor
+    settings: str, steps_per_dispatch: int, options: Any, tmp_path: Path, eight_devices: ProcessPoolExecutor
 ) -> None:
     """Each instance runs once a pass, on its device's rows; a loss of shape (1,) is a mean over the rows."""
     num_passes = 12 if settings else 6
-    params, counts = eight_devices.submit(train_on_devices, tmp_path, 4, settings, steps_per_dispatch).result()
+    arguments = settings, steps_per_dispatch
+    params, counts = eight_devices.submit(train_on_devices, tmp_path, 4, *arguments, **options).result()
     expected_params, expected_counts = train_on_devices(tmp_path, 1, settings, 1)
     assert (counts, expected_counts) == ([num_passes] * 4, [num_passes])
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), params, expected_params)
