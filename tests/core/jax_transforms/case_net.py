@@ -16,7 +16,6 @@ from cases import COMPILED_NETS, FORK_CASES
 
 from caffejax import PaddedRows
 from caffejax.base.errors import CaffejaxError
-from caffejax.core.layers.row_padding import zero_padding
 from caffejax.core.program.net import Net
 from compile_flags import HAS_OLD_EMITTERS
 
@@ -97,7 +96,7 @@ class CaseNet:
     def _pad_rows(self, name: str, blob: Any) -> jax.Array:
         """Return a blob with zeros in rows of padding, which only traced code has, where their number may vary."""
         if isinstance(blob, PaddedRows):
-            return zero_padding(blob)
+            return blob.zero_padding()
         shape = self.net.graph.blobs[name].shape
         axes = [getattr(layer.type.implementation, "ragged_axis", None) for layer in self.net.graph.layers]
         if blob.ndim != len(shape) or all(axis is None for axis in axes):

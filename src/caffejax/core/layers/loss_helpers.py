@@ -90,7 +90,7 @@ def batch_size(ctx: Context, x: jax.Array) -> Any:
 
 
 def sum_rows(ctx: Context, terms: jax.Array) -> jax.Array:
-    """Return the sum of the terms of a loss, (rows, ...), without those of rows of padding."""
+    """Return the sum of the terms of a loss, (rows, ...). Terms in rows of padding are left out."""
     return jnp.sum(jnp.where(in_valid_rows(ctx, jnp.ones(terms.shape, bool)), terms, 0))
 
 

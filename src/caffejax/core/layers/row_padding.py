@@ -63,6 +63,11 @@ class PaddedRows:
         """Return another array with the same rows."""
         return PaddedRows(array, self.num_rows, self.origin)
 
+    def zero_padding(self) -> jax.Array:
+        """Return the array with zeros in the rows of padding."""
+        is_valid = valid_rows(self).reshape(-1, *(1,) * (len(self.shape) - self.origin.axis - 1))
+        return jnp.where(is_valid, self.array, 0)
+
 
 def without_count(blob: Any) -> Any:
     """Return the array of a blob, which may be `PaddedRows`."""
@@ -74,13 +79,6 @@ def valid_rows(blob: Any) -> jax.Array:
     if not isinstance(blob, PaddedRows):
         return jnp.ones(blob.shape[0], bool)
     return jnp.arange(blob.shape[blob.origin.axis]) < blob.num_rows
-
-
-def zero_padding(blob: Any) -> Any:
-    """Return the array of a blob, which may be `PaddedRows`, with zeros in the rows of padding."""
-    if not isinstance(blob, PaddedRows):
-        return blob
-    return jnp.where(valid_rows(blob).reshape(-1, *(1,) * (len(blob.shape) - blob.origin.axis - 1)), blob.array, 0)
 
 
 def stack_padded(blobs: Sequence[Any]) -> PaddedRows:

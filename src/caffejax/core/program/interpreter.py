@@ -27,7 +27,6 @@ from ..layers.row_padding import (
     rows_axis,
     strip_padding,
     without_count,
-    zero_padding,
 )
 from ..ops import compilation
 from .schedule import ORDER, LayerSchedule, Part, Step, find_top_rows
@@ -127,7 +126,7 @@ def compute_part(
             named_top = checkpoint_name(top, name)  # policies of jax.checkpoint save blobs by name
             values[name] = named_top if num_and_origin is None else PaddedRows(named_top, *num_and_origin)
             if weight:
-                terms = top if num_and_origin is None else zero_padding(PaddedRows(top, *num_and_origin))
+                terms = top if num_and_origin is None else PaddedRows(top, *num_and_origin).zero_padding()
                 loss = jnp.sum(terms, dtype=jnp.promote_types(top.dtype, jnp.float32))
                 total += weight * cross_replica.psum_loss(layer.context, loss)  # shared tops count once
     if order:  # the loss depends on it, so that the last call is kept, and its place in the backward pass
@@ -209,7 +208,7 @@ def _compute_tops(
         values = {name: without_count(values[name]) for name in layer.bottoms}
         if layer.counts_rows:
             num_rows = next(iter(padded.values())).num_rows
-            values |= {name: zero_padding(blob) for name, blob in padded.items()}
+            values |= {name: blob.zero_padding() for name, blob in padded.items()}
     params, bottoms = prepare_layer_inputs(layer, inputs.params, state, values)
     context = cross_replica.with_mesh_axis(layer.context, bottoms)
     if fused:

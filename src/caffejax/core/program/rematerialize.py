@@ -380,7 +380,7 @@ class _Costs:
 def apply_groups(schedule: LayerSchedule, groups: RematGroups) -> LayerSchedule:
     """Return the schedule with a part for each group. All parts except the last are recomputed in the backward pass.
 
-    Callbacks are parts of their own, which run once.
+    Each callback is a separate part, which runs once.
     """
     (part,) = schedule.parts
     *recomputed_groups, last_group = groups.groups

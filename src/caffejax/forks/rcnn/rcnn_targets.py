@@ -15,7 +15,7 @@ from ...core.layers.context import Context, Shape
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import no_gradient
 from ...core.layers.param_str import parse_param_str
-from ...core.layers.row_padding import valid_rows, without_count, zero_padding
+from ...core.layers.row_padding import PaddedRows, valid_rows, without_count
 from ...core.layers.types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ..detection.boxes import overlaps
 from .roi_utils import has_rows_of_five
@@ -226,9 +226,8 @@ def proposal_target_layer(
 def proposal_target_layer_traced(ctx: Context, rois: Any, truth: Any, *_image: Any) -> tuple[tuple[Any, ...], Any]:
     s = _read_proposal_settings(ctx)
     is_valid = valid_rows(rois)[:, None]
-    rois, truth = (
-        lax.stop_gradient(promote(x.reshape(x.shape[0], 5))) for x in (without_count(rois), zero_padding(truth))
-    )
+    truth = truth.zero_padding() if isinstance(truth, PaddedRows) else truth
+    rois, truth = (lax.stop_gradient(promote(x.reshape(x.shape[0], 5))) for x in (without_count(rois), truth))
     rois = jnp.where(is_valid, rois, -1)
     tops, num_rows = _sample_rois(s, rois, truth, *_draw(ctx, rois.shape[0], truth.shape[0]), jnp)
     is_refused = jnp.any(jnp.rint(rois[:, 0]) > 0) | jnp.any(jnp.rint(truth[:, 4]) >= s["num_classes"])
@@ -273,7 +272,7 @@ def _read_proposal_settings(ctx: Context) -> dict[str, Any]:
 def _draw(ctx: Context, num_rois: Any, num_truth: Any) -> tuple[jax.Array, jax.Array]:
     """Return random numbers in [0, 1): two for each ROI (num_rois, 2), and two for each ground-truth box.
 
-    With JAX's default keys, those of a row do not change if rows of padding are added.
+    With JAX's default keys, the numbers of a row do not change if rows of padding are added.
     """
     roi_draws, truth_draws = (
         bucketed_draw(jax.random.uniform, fold_in(ctx.key, np.uint32(i)), (n, 2))
@@ -285,14 +284,14 @@ def _draw(ctx: Context, num_rois: Any, num_truth: Any) -> tuple[jax.Array, jax.A
 def _sample_rois(
     s: dict[str, Any], rois: Any, truth: Any, roi_draws: Any, truth_draws: Any, xp: Any
 ) -> tuple[tuple[Any, ...], Any]:
-    """Return the tops with batch_size rows, of which zeros follow the sampled ones, and the number of the latter.
+    """Return the tops with batch_size rows, zeros after the sampled ROIs, and the number of sampled ROIs.
 
     Args:
         s: the settings of param_str.
-        rois: (N, 5), rows image, x1, y1, x2, y2, of which those with another image than 0 are left out.
-        truth: (M, 5), rows x1, y1, x2, y2, class, of which those with a class below 1 are left out.
-        roi_draws, truth_draws: random numbers, two for each row. Of the positives those with the smallest first numbers
-            are sampled, of the negatives those with the smallest second numbers.
+        rois: (N, 5), rows image, x1, y1, x2, y2. Rows with another image than 0 are left out.
+        truth: (M, 5), rows x1, y1, x2, y2, class. Rows with a class below 1 are left out.
+        roi_draws, truth_draws: random numbers, two for each row. The positives with the smallest first numbers are
+            sampled, and the negatives with the smallest second numbers.
         xp: `numpy` or `jax.numpy`.
     """
     is_truth = xp.rint(truth[:, 4]) >= 1
