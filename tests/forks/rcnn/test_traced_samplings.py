@@ -208,6 +208,8 @@ def test_sampling_is_mapped_scanned_and_exported() -> None:
     expected = [jax.jit(sample)(image, key) for image, key in zip(images, keys, strict=True)]
     mapped = jax.jit(jax.vmap(sample))(batch, keys)
     _, scanned = jax.lax.scan(lambda carry, x: (carry, sample(*x)), 0, (batch, keys))
+    by_key = jax.vmap(sample, in_axes=(None, 0))(images[0], keys)  # the image is a constant of NumPy
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[0], b, rtol=1e-6, atol=1e-6), by_key, expected[0])
     exported = jax.export.export(jax.jit(sample))(images[0], keys[0])
     for i, one in enumerate(expected):
         for result in (mapped, scanned, exported.call(images[i], keys[i])):

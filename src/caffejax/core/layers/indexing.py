@@ -244,10 +244,9 @@ def filter_traced(ctx: Context, *bottoms: Any) -> tuple[tuple[jax.Array, ...], j
     *data, selector = map(without_count, bottoms)
     is_selected = (selector.reshape(selector.shape[0]) != 0) & valid_rows(bottoms[-1])
     row_indices = jnp.argsort(~is_selected, stable=True)  # selected rows first, in their order
-    tops = (
-        jnp.where(is_selected[row_indices].reshape(-1, *(1,) * (x.ndim - 1)), promote(x)[row_indices], 0) for x in data
-    )
-    return tuple(tops), jnp.sum(is_selected, dtype=jnp.int32)
+    is_valid, num_rows = jnp.take(is_selected, row_indices), jnp.sum(is_selected, dtype=jnp.int32)
+    rows = (jnp.take(promote(x), row_indices, axis=0) for x in data)  # indexing fails where x is a constant
+    return tuple(jnp.where(is_valid.reshape(-1, *(1,) * (x.ndim - 1)), x, 0) for x in rows), num_rows
 
 
 define_layer(

@@ -27,7 +27,7 @@ import numpy as np
 
 from ...base.host_memory import get_memory_budget
 from ...base.human_readable import format_bytes, format_count
-from ..layers.row_padding import without_count
+from ..layers.row_padding import PaddedRows, without_count
 from ..ops.custom_gradient import make_differentiable
 from .interpreter import PassInputs, PassOutputs, Values, compute_part, run_schedule
 from .schedule import LayerSchedule, Part, Step
@@ -405,10 +405,18 @@ def compute_part_with_remat(
 
     def compute(inputs: PassInputs, earlier_blobs: Any) -> Any:
         result = compute_part(part, inputs, earlier_blobs, needed)
-        return (result.values, result.loss), result.state
+        return (_convert_counts(result.values, jnp.float32), result.loss), result.state
 
     (values, loss), state = rematerialize(compute)(inputs, dict(earlier_blobs))
-    return PassOutputs(values, state, loss)
+    return PassOutputs(_convert_counts(values, jnp.int32), state, loss)
+
+
+def _convert_counts(values: Values, dtype: Any) -> Values:
+    """Return blobs with numbers of rows of another dtype, as JAX has no tangents of integers that vary over devices."""
+    return {
+        name: PaddedRows(blob.array, blob.num_rows.astype(dtype), blob.origin) if isinstance(blob, PaddedRows) else blob
+        for name, blob in values.items()
+    }
 
 
 def rematerialize(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

@@ -313,8 +313,8 @@ def _sample_rois(
         xp.take(negatives, xp.maximum(row - num_positives, 0), mode="clip"),
     )
     has_truth = (row < num_positives)[:, None]
-    matched_truth = truth[xp.argmax(overlap, axis=1)[index]]
-    sampled_boxes = xp.where((row < num_rows)[:, None], boxes[index], 0)
+    matched_truth = xp.take(truth, xp.take(xp.argmax(overlap, axis=1), index), axis=0)
+    sampled_boxes = xp.where((row < num_rows)[:, None], xp.take(boxes, index, axis=0), 0)
     deltas = encode_boxes(xp.where(has_truth, sampled_boxes, matched_truth[:, :4]), matched_truth[:, :4], xp)
     if s["bbox_normalize_targets_precomputed"]:
         deltas = (deltas - np.float32(s["bbox_normalize_means"])) / np.float32(s["bbox_normalize_stds"])
