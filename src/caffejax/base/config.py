@@ -215,6 +215,8 @@ class DataConfig:
         no_python_layers: whether layers that run Python modules are refused, before a module is imported.
         shard: the batches that this process reads, if several processes share the data. It is not a keyword of nets and
             solvers.
+        num_parts: the number of devices among which each batch is divided that is not read by a data layer: one of the
+            user's data, or of a Python layer without bottoms. It is not a keyword of nets and solvers.
 
     Raises:
         CaffejaxError: if an option has an invalid value; the message names each such option.
@@ -235,6 +237,7 @@ class DataConfig:
     )
     no_python_layers: bool = option(False, "refuse layers that run Python code from modules, before any is imported")
     shard: DataShard = field(default_factory=DataShard)
+    num_parts: int = 1
 
     def __post_init__(self) -> None:
         _raise_if_invalid(self, self._problems())
@@ -242,7 +245,7 @@ class DataConfig:
     def _problems(self) -> Iterator[str]:
         if not is_integer(self.seed):
             yield f"seed must be an integer, not {quote(self.seed)}"
-        yield from _find_integer_problems(self, workers=0, max_image_pixels=1, max_hdf5_bytes=1)
+        yield from _find_integer_problems(self, workers=0, max_image_pixels=1, max_hdf5_bytes=1, num_parts=1)
         if not isinstance(self.shard, DataShard):
             yield f"shard must be a DataShard, not {quote(self.shard)}"
 

@@ -84,14 +84,10 @@ def test_sizes_that_cannot_be_divided_are_named(layer: str, setting: str) -> Non
         split_batch_sizes(read_net(f"layer {{ name: 'd' top: 'x' {layer} }}"), 8)
 
 
-def test_the_batch_of_a_python_data_layer_cannot_be_divided() -> None:
-    layer = "layer { name: 'd' type: 'Python' %s top: 'x' python_param { module: 'm' layer: 'L' } }"
-    with pytest.raises(
-        GraphError, match=r"^layer 'd' \(Python\): .*code of this layer determines.* among 2 devices"
-    ) as exc_info:
-        split_batch_sizes(read_net(net_text("Data") + layer % "" + layer % "bottom: 'data'"), 2)
-    assert len(exc_info.value.problems) == 1
-    assert split_batch_sizes(read_net(layer % ""), 1) == read_net(layer % "")
+def test_python_layers_are_unchanged() -> None:
+    """They divide what their code returns."""
+    layer = "layer { name: 'd' type: 'Python' top: 'x' python_param { module: 'm' layer: 'L' } }"
+    assert split_batch_sizes(read_net(layer), 2) == read_net(layer)
 
 
 def test_layers_of_other_phases_are_unchanged() -> None:

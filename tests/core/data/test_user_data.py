@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from caffejax import CaffejaxError, DataError, GraphError
+from caffejax.base.config import DataConfig
 from caffejax.core.data.loader import Loader
 from caffejax.core.data.user_data import UserData
 from caffejax.core.graph import Graph, build_graph, make_net_state
@@ -128,12 +130,19 @@ def test_reading_continues_at_a_restored_position(graph: Graph, kind: str, num_t
 
 @pytest.mark.parametrize("kind", ["arrays", "list"])
 def test_a_batch_of_the_user_is_split_among_devices(graph: Graph, kind: str) -> None:
-    data = UserData("data", [{"x": X[:8], "y": Y[:8]}] if kind == "list" else {"x": X, "y": Y}, graph, num_splits=2)
+    def split(data: Any, num_parts: int) -> UserData:
+        layers = (
+            replace(layer, definition=replace(layer.definition, data_config=DataConfig(num_parts=num_parts)))
+            for layer in graph.layers
+        )
+        return UserData("data", data, replace(graph, layers=tuple(layers)))
+
+    data = split([{"x": X[:8], "y": Y[:8]}] if kind == "list" else {"x": X, "y": Y}, 2)
     for i in range(2):
         np.testing.assert_array_equal(next(data)["y"], Y[4 * i : 4 * i + 4])
     if kind == "list":
         with pytest.raises(DataError, match="has 4 examples in 'x', which cannot be divided among 3 devices"):
-            next(UserData("data", BATCHES, graph, num_splits=3))
+            next(split(BATCHES, 3))
 
 
 INVALID_DATA: dict[str, tuple[Any, str]] = {

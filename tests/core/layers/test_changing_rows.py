@@ -51,6 +51,13 @@ LOSSES = {
     "Euclidean": loss("EuclideanLoss", "kept_values"),
     "hinge": loss("HingeLoss", settings="hinge_loss_param { norm: L2 }"),
     "multinomial": PROBABILITIES + loss("MultinomialLogisticLoss", bottom="prob"),
+    "contrastive": loss("ContrastiveLoss", "kept_values", 'bottom: "kept_label" contrastive_loss_param { margin: 3 }'),
+    **{
+        f"infogain {mode}": """layer { name: "matrix" type: "DummyData" top: "matrix"
+          dummy_data_param { shape { dim: 4 dim: 4 } data_filler { type: "constant" value: 0.5 } } }"""
+        + loss("InfogainLoss", settings=f'bottom: "matrix" {IGNORE % mode}')
+        for mode in ("FULL", "VALID", "BATCH_SIZE")
+    },
     "sum": loss("Reduction", ""),
     "mean": loss("Reduction", "", "reduction_param { operation: MEAN }"),
     "sum of each row": loss("Reduction", "", "reduction_param { operation: ASUM axis: 1 }"),
@@ -125,6 +132,10 @@ def test_a_filter_is_traced_and_equals_its_callback() -> None:
         compare(called_back(params, state, inputs), make(net)(params, state, inputs))
     programs = [str(jax.make_jaxpr(f)(params, state, inputs)) for f in (traced, called_back)]
     assert ["host_call" in program for program in programs] == [False, True]
+    for names in (("keep",), ("data",)):  # the others are constants of NumPy
+        part = {name: inputs[name] for name in names}
+        value = jax.jit(lambda part: net.loss(params, state, inputs | part)[0])(part)
+        np.testing.assert_allclose(value, traced(params, state, inputs)[0][0], rtol=1e-6)
     exported = jax.export.export(jax.jit(lambda x: net.loss(params, state, x)[0]))(inputs)
     np.testing.assert_allclose(exported.call(inputs), traced(params, state, inputs)[0][0], rtol=1e-6)
     tangents = jax.tree.map(np.ones_like, params)

@@ -10,6 +10,7 @@ import pytest
 
 from caffejax import Solver
 
+RECOMPUTE: dict[str, Any] = {"remat": "auto", "memory_limit": 1}
 DEVICES, ROIS, TRUTH, CLASSES = 8, 10, 2, 3
 
 
@@ -84,7 +85,7 @@ def train(folder: Path, devices: int, **options: Any) -> Any:
     return result
 
 
-@pytest.mark.parametrize("options", [{}, {"steps_per_dispatch": 2}, {"precision": "bfloat16"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"steps_per_dispatch": 2}, {"precision": "bfloat16"}, RECOMPUTE], ids=str)
 def test_devices_train_as_one_with_all_images(options: Any, tmp_path: Path, eight_devices: ProcessPoolExecutor) -> None:
     expected = train(tmp_path, 1, **options)
     result = eight_devices.submit(train, tmp_path, DEVICES, **options).result()

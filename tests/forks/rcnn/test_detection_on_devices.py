@@ -40,8 +40,9 @@ def train(net: str, folder: Path, devices: int, **options: Any) -> Any:
         (HARD_LOSSES, {}),
         (HARD_LOSSES, {"steps_per_dispatch": 2}),
         (PLAIN_LOSSES, {"precision": "bfloat16"}),
+        (HARD_LOSSES, {"remat": "auto", "memory_limit": 1}),
     ],
-    ids=["plain", "hard", "steps", "bfloat16"],
+    ids=["plain", "hard", "steps", "bfloat16", "recompute"],
 )
 def test_devices_with_an_image_each_train_as_passes(
     losses: str, options: Any, tmp_path: Path, eight_devices: ProcessPoolExecutor

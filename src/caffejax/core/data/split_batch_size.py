@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from ...base.errors import GraphError, Problem
 from ..graph.resolve import is_included
-from ..layers import LayerType, PerLayer, type_of
+from ..layers import LayerType, type_of
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 
 
@@ -44,7 +44,8 @@ def split_batch_sizes(net_param: NetParameter, n_devices: int, state: NetState |
     """Return a net whose data layers have `1 / n_devices` of their batch size.
 
     Data layers are the layers without bottoms and params. If a layer reads a source or takes arrays, its `batch_size`
-    is divided. For other layers, the first axis of each of their shapes is divided.
+    is divided. For other layers, the first axis of each of their shapes is divided. Python layers divide their batches
+    themselves, by `DataConfig.num_parts`.
 
     Args:
         net_param: the net, as `schema.read_net` returns it. It is not changed.
@@ -74,11 +75,6 @@ def _divide_layer(layer: LayerParameter, n_devices: int) -> list[str]:
         layer_type = type_of(layer)
     except GraphError:  # the layer's type is unknown
         return []
-    if n_devices > 1 and isinstance(layer_type.implementation, PerLayer):
-        return [
-            f"the code of this layer determines its batch size, which cannot be divided among {n_devices} devices; let "
-            "each device process a full batch, and let the layer return the examples of one device"
-        ]
     sizes = list(_batch_sizes(layer, layer_type))
     indivisible = [size for size in sizes if size.value % n_devices]
     for size in sizes:

@@ -297,7 +297,6 @@ class UserData:
         data: see `EpochIterator`. A batch is a mapping `{blob: array}`, which may have further blobs, or a tuple of
             arrays in the order of `graph.caller_inputs`. An array is any value that `numpy.asarray` accepts.
         graph: the net's graph.
-        num_splits: the number of the net's batches that each batch of the user is split into, one for each device.
         compares: whether all processes read the same data, and the first batch of each epoch is compared; see
             `parallel.note`.
 
@@ -305,8 +304,9 @@ class UserData:
         DataError: if the type of `data` is not supported.
     """
 
-    def __init__(self, name: str, data: Data, graph: Graph, num_splits: int = 1, *, compares: bool = False) -> None:
-        self._name, self._num_splits, self._file = name, num_splits, graph.file
+    def __init__(self, name: str, data: Data, graph: Graph, *, compares: bool = False) -> None:
+        self._name, self._file = name, graph.file
+        self._num_splits = graph.layers[0].definition.data_config.num_parts
         self._data, self._compares = data, False
         self._blobs = {blob: graph.blobs[blob] for blob in graph.caller_inputs}
         self._epochs = EpochIterator(name, data)

@@ -20,9 +20,9 @@ from ..layers import LayerTraits
 from ..layers.blob_checks import declared_params
 from ..layers.context import strip_net_fields
 from ..layers.dtype_policy import cast_inputs
-from ..layers.row_padding import rows_axis
+from ..layers.row_padding import first_column, rows_axis
 from ..ops.window import Window
-from .layer_gradients import Case, compute_tops
+from .layer_gradients import Case, compute_tops, net_gradients
 from .report import Row, make_row
 
 TOLERANCE = 1e-5  # relative to the largest number of the array; some layers compute in float32
@@ -122,13 +122,24 @@ def _check_counts_rows(case: Case) -> str | None:
     if not counts_rows:
         return None
     positions = range(len(case.bottoms)) if traits.row_bottoms is None else traits.row_bottoms
-    longer = tuple(
-        jnp.pad(b, [(0, i in positions), *((0, 0) for _ in b.shape[1:])]) for i, b in enumerate(case.bottoms)
-    )
-    num_rows = jnp.int32(case.bottoms[positions[0]].shape[0])
-    tops = enumerate(compute_tops(case.context.replace(num_rows=num_rows), case.blobs, longer))
-    valid_tops = [top[:-1] if i in traits.row_tops else top for i, top in tops]
-    return _compare(valid_tops, case.tops, "the same with a row of padding")
+    longer = tuple(_add_row(b) if i in positions else b for i, b in enumerate(case.bottoms))
+    context = case.context.replace(num_rows=jnp.int32(case.bottoms[positions[0]].shape[0]))
+    tops = compute_tops(context, case.blobs, longer)
+    valid_tops = [top[:-1] if i in traits.row_tops else top for i, top in enumerate(tops)]
+    problem = _compare(valid_tops, case.tops, "the same with a row of padding")
+    if problem or not case.context.type.has_backward:
+        return problem
+    diffs = tuple(_add_row(diff) if i in traits.row_tops else diff for i, diff in enumerate(case.top_diffs))
+    padded = replace(case, context=context, bottoms=longer, tops=tops, top_diffs=diffs, compiled={})
+    for argument, gradient, expected in zip(case.arguments, net_gradients(padded), net_gradients(case), strict=True):
+        is_padded = argument.kind == "bottom" and argument.position in positions
+        if _find_difference([gradient[:-1] if is_padded else gradient], [expected]) is not None:
+            return f"with a row of padding, the gradient of {argument.name} is different"
+    return None
+
+
+def _add_row(array: Any) -> Any:
+    return jnp.pad(array, [(0, 1), *((0, 0) for _ in array.shape[1:])])
 
 
 def _check_row_tops(case: Case) -> str | None:
@@ -317,10 +328,8 @@ def _check_label_axis(case: Case) -> str | None:
 
 def _check_pads_rows(case: Case) -> str | None:
     for i, top in enumerate(case.tops):
-        rows = np.asarray(top)
-        first = rows if rows.ndim == 1 else rows[(slice(None),) * rows_axis(top) + (slice(None), 0)]
-        is_padding = (first < 0).astype(int)
-        if (np.diff(is_padding, axis=min(rows_axis(top), first.ndim - 1)) < 0).any():
+        is_padding = (first_column(np.asarray(top)) < 0).astype(int)
+        if (np.diff(is_padding, axis=min(rows_axis(top), is_padding.ndim - 1)) < 0).any():
             return f"a row of top {i} that begins with a negative number has rows after it"
     return None
 

@@ -16,7 +16,7 @@ from ..schema.caffe_pb2 import InfogainLossParameter
 from .context import Context, LayerDefinition
 from .declaration import register
 from .dtype_policy import promote
-from .helpers import as_nchw, canonical_axis, first_top, outer_and_inner_num
+from .helpers import as_nchw, canonical_axis, first_top, is_after_first_axis, outer_and_inner_num
 from .loss_helpers import (
     ignored_label,
     in_valid_rows,
@@ -162,6 +162,9 @@ def infogain_loss_backward(
     backward=infogain_loss_backward,
     indices=Indices((1, 2), num_classes_along_axis, ignored_label),
     exempt_from_force_backward=(1,),
+    counts_rows=is_after_first_axis,
+    row_bottoms=(0, 1),
+    row_tops=(1,),
 )
 def make_infogain_loss(p: InfogainLossParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Return a layer that computes the mean over labels k of -sum_l H[k, l] * log softmax(scores)[l], a scalar.
@@ -205,9 +208,11 @@ def _select_infogain_rows(
     )
     h = h.reshape(num_classes, num_classes)
     outer, inner = outer_and_inner_num(scores.shape, axis)
-    valid = valid_label_mask(loss_param, labels.reshape(outer, inner))
+    is_counted = in_valid_rows(ctx, valid_label_mask(loss_param, labels))
+    valid = is_counted.reshape(outer, inner)
     label_index = jnp.where(valid, label_indices(labels, num_classes).reshape(outer, inner), 0)
     matrix_rows = jnp.take(h, label_index, 0, mode="fill", fill_value=jnp.nan)  # (outer, inner, classes)
     rows = jnp.where(valid[:, :, None], matrix_rows, 0)
     weights = rows.swapaxes(1, 2).reshape(scores.shape)
-    return weights.sum(axis, keepdims=True), weights, loss_divisor(ctx, valid, "VALID", valid.shape[0])
+    divisor = loss_divisor(ctx, is_counted, "VALID", num_items(ctx, scores.shape[:axis]))
+    return weights.sum(axis, keepdims=True), weights, divisor

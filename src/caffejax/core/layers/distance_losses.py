@@ -21,6 +21,7 @@ from .loss_helpers import (
     num_items,
     one_hot_mask,
     require_same_batch_size,
+    sum_rows,
 )
 from .types import Indices
 
@@ -67,22 +68,32 @@ def _subtract(a: jax.Array, b: jax.Array) -> jax.Array:
     overrides_autodiff=True,
     indices=Indices((2,)),
     exempt_from_force_backward=(2,),
+    counts_rows=True,
 )
-def contrastive_loss(p: ContrastiveLossParameter, a: jax.Array, b: jax.Array, similar: jax.Array) -> jax.Array:
+def contrastive_loss(
+    p: ContrastiveLossParameter, a: jax.Array, b: jax.Array, similar: jax.Array, *, ctx: Context
+) -> jax.Array:
     """Return half the mean over pairs of d**2 (similar pairs) or max(margin - d, 0)**2 (other pairs), a scalar.
 
     d is the Euclidean distance of a pair. Bottoms: features a and b, (N, C), and `similar`, (N,), nonzero for similar
     pairs. With `legacy_version`, max(margin - d**2, 0) replaces max(margin - d, 0)**2. The gradient divides by d + 1e-4
     instead of d. Caffe's rule: contrastive_loss_layer.cpp.
     """
-    return sum_pair_losses(_compare_pairs(p, a, b, similar))
+    return sum_pair_losses(ctx, _compare_pairs(p, a, b, similar))
 
 
 @contrastive_loss.backward
 def contrastive_loss_backward(
-    p: ContrastiveLossParameter, a: jax.Array, b: jax.Array, similar: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: ContrastiveLossParameter,
+    a: jax.Array,
+    b: jax.Array,
+    similar: jax.Array,
+    *,
+    y: jax.Array,
+    dy: jax.Array,
+    ctx: Context,
 ) -> tuple[jax.Array | None, ...]:
-    da = pair_gradient(_compare_pairs(p, a, b, similar), dy)
+    da = pair_gradient(ctx, _compare_pairs(p, a, b, similar), dy)
     return da.reshape(a.shape), -da.reshape(b.shape), None
 
 
@@ -109,18 +120,18 @@ class Pairs(NamedTuple):
         return self.margin - (self.squared_distance if self.is_legacy else jnp.sqrt(self.squared_distance))
 
 
-def sum_pair_losses(pairs: Pairs) -> jax.Array:
+def sum_pair_losses(ctx: Context, pairs: Pairs) -> jax.Array:
     """Return the contrastive loss, a scalar."""
     hinge = jnp.maximum(pairs.gap, 0)
     losses = jnp.where(pairs.is_similar, pairs.squared_distance, hinge if pairs.is_legacy else jnp.square(hinge))
-    return jnp.sum(losses) / (2 * losses.shape[0])
+    return sum_rows(ctx, losses) / (2 * num_items(ctx, losses.shape))
 
 
-def pair_gradient(pairs: Pairs, dy: jax.Array) -> jax.Array:
+def pair_gradient(ctx: Context, pairs: Pairs, dy: jax.Array) -> jax.Array:
     """Return the gradient of the first vectors, (pairs, channels), for the gradient of the loss, a scalar."""
     slope = 1.0 if pairs.is_legacy else pairs.gap / (jnp.sqrt(pairs.squared_distance) + _DISTANCE_EPS)
     factor = jnp.where(pairs.is_similar, 1, jnp.where(pairs.gap > 0, -slope, 0))
-    return (dy / factor.shape[0] * factor)[:, None] * pairs.diff
+    return (dy / num_items(ctx, factor.shape) * factor)[:, None] * pairs.diff
 
 
 def read_pairs(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:

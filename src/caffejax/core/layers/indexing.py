@@ -13,10 +13,11 @@ from jax import lax
 from ...base.errors import require
 from ..ops.window import Window
 from ..schema.caffe_pb2 import ArgMaxParameter, CropParameter, EmbedParameter
-from .context import Context, Params, ParamSpec, Shape
+from .context import Params, ParamSpec, Shape
 from .declaration import register
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, pointwise_window
+from .row_padding import valid_rows, without_count
 from .types import Indices
 from .weight_and_bias import weight_and_bias_specs
 
@@ -236,16 +237,13 @@ def filter_backward(*bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray |
 
 
 @filter_.traced
-def filter_traced(*bottoms: jax.Array, ctx: Context) -> tuple[tuple[jax.Array, ...], jax.Array]:
-    *data, selector = bottoms
-    is_selected = selector.reshape(selector.shape[0]) != 0
-    if ctx.num_rows is not None:
-        is_selected &= jnp.arange(selector.shape[0]) < ctx.num_rows
+def filter_traced(*bottoms: Any) -> tuple[tuple[jax.Array, ...], jax.Array]:
+    *data, selector = map(without_count, bottoms)
+    is_selected = (selector.reshape(selector.shape[0]) != 0) & valid_rows(bottoms[-1])
     row_indices = jnp.argsort(~is_selected, stable=True)  # selected rows first, in their order
-    tops = (
-        jnp.where(is_selected[row_indices].reshape(-1, *(1,) * (x.ndim - 1)), promote(x)[row_indices], 0) for x in data
-    )
-    return tuple(tops), jnp.sum(is_selected, dtype=jnp.int32)
+    is_valid, num_rows = jnp.take(is_selected, row_indices), jnp.sum(is_selected, dtype=jnp.int32)
+    rows = (jnp.take(promote(x), row_indices, axis=0) for x in data)  # indexing fails where x is a constant
+    return tuple(jnp.where(is_valid.reshape(-1, *(1,) * (x.ndim - 1)), x, 0) for x in rows), num_rows
 
 
 def _find_selected_rows(selector: np.ndarray) -> np.ndarray:

@@ -108,7 +108,8 @@ class HostFunction:
         output: the files that the function writes, or None.
         traced: a function that replaces the callback of a layer with a `ragged_axis`, or None. `traced(*bottoms)`
             returns the tops with the largest possible number of rows, valid rows before zeros, and the number of valid
-            rows. If its `num_rows` is not None, only that many rows of the bottoms are valid.
+            rows. Bottoms may be `PaddedRows`. Where forward refuses values, the tops are NaN; a solver on one device
+            then runs forward, which raises the error.
         may_reshape: whether forward itself, as a user's method may do, gives the tops their shapes, so that these may
             depend on the data. A solver does not compile the net as one program then.
     """

@@ -84,6 +84,16 @@ def num_items(ctx: Context, shape: Shape) -> Any:
     return jnp.maximum(1.0 / cross_replica.axis_size(ctx), count)
 
 
+def batch_size(ctx: Context, x: jax.Array) -> Any:
+    """Return the number of rows of x, at least 1, without rows of padding; see `num_items`."""
+    return _clamp_to_one(num_items(ctx, x.shape[:1]))
+
+
+def sum_rows(ctx: Context, terms: jax.Array) -> jax.Array:
+    """Return the sum of the terms of a loss, (rows, ...). Terms in rows of padding are left out."""
+    return jnp.sum(jnp.where(in_valid_rows(ctx, jnp.ones(terms.shape, bool)), terms, 0))
+
+
 def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch_size: Any) -> jax.Array | float:
     """Return the divisor of a summed loss, at least 1, over the batches of all devices (see `cross_replica`).
 

@@ -65,13 +65,20 @@ class PaddedRows:
 
     def zero_padding(self) -> jax.Array:
         """Return the array with zeros in the rows of padding."""
-        index = jnp.arange(self.shape[self.origin.axis]).reshape(-1, *(1,) * (len(self.shape) - self.origin.axis - 1))
-        return jnp.where(index < self.num_rows, self.array, 0)
+        is_valid = valid_rows(self).reshape(-1, *(1,) * (len(self.shape) - self.origin.axis - 1))
+        return jnp.where(is_valid, self.array, 0)
 
 
 def without_count(blob: Any) -> Any:
     """Return the array of a blob, which may be `PaddedRows`."""
     return blob.array if isinstance(blob, PaddedRows) else blob
+
+
+def valid_rows(blob: Any) -> jax.Array:
+    """Return which rows of a blob, which may be `PaddedRows`, are valid: bool, (rows,)."""
+    if not isinstance(blob, PaddedRows):
+        return jnp.ones(blob.shape[0], bool)
+    return jnp.arange(blob.shape[blob.origin.axis]) < blob.num_rows
 
 
 def stack_padded(blobs: Sequence[Any]) -> PaddedRows:
@@ -101,11 +108,19 @@ def pad_alike(batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{**batch, **{name: blob[i] for name, blob in padded.items()}} for i, batch in enumerate(batches)]
 
 
-def count_marked_rows(top: jax.Array) -> jax.Array:
-    """Return the number of valid rows of a padded top, int32, in code that JAX traces; see `num_valid_rows`."""
-    axis = rows_axis(top)
-    first_column = top if top.ndim == 1 else top[(slice(None),) * axis + (slice(None), 0)]
-    return jnp.max(jnp.sum(first_column >= 0, axis=axis, dtype=jnp.int32), initial=0)
+def count_marked_rows(top: Any) -> Any:
+    """Return the number of valid rows of a padded top, int32. Padding rows begin with a negative number.
+
+    `rows_axis` returns the axis of the rows. If there are axes before it, each of their items has such rows; the result
+    is then the largest number of valid rows.
+    """
+    xp = jnp if isinstance(top, jax.Array) else np
+    return xp.max(xp.sum(first_column(top) >= 0, axis=rows_axis(top), dtype=xp.int32), initial=0)
+
+
+def first_column(top: Any) -> Any:
+    """Return the first number of each row of a padded top, without the axes after `rows_axis`."""
+    return top if top.ndim == 1 else top[(slice(None),) * rows_axis(top) + (slice(None), 0)]
 
 
 def zero_pad_rows(array: np.ndarray, num_rows: int, axis: int) -> np.ndarray:
@@ -115,15 +130,8 @@ def zero_pad_rows(array: np.ndarray, num_rows: int, axis: int) -> np.ndarray:
 
 
 def num_valid_rows(top: Any) -> int:
-    """Return the number of valid rows of a padded top. Padding rows begin with a negative number.
-
-    `rows_axis` returns the axis of the rows. If there are axes before it, each of their items has such rows; the result
-    is then the largest number of valid rows.
-    """
-    first_column = (
-        np.asarray(top) if top.ndim == 1 else np.asarray(top)[(slice(None),) * rows_axis(top) + (slice(None), 0)]
-    )
-    return int(np.count_nonzero(first_column >= 0, axis=rows_axis(top)).max(initial=0))
+    """Return the number of valid rows of a padded top, an array with values; see `count_marked_rows`."""
+    return int(count_marked_rows(np.asarray(top)))
 
 
 def strip_padding(top: Any, num_rows: int | None = None) -> Any:

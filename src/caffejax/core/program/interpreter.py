@@ -20,9 +20,16 @@ from ..layers.blob_checks import check_dtypes
 from ..layers.context import Epilogue
 from ..layers.dispatch import cached_call, cached_fused_call, call_on_host
 from ..layers.dtype_policy import cast_inputs, matmul_precision
-from ..layers.row_padding import PaddedRows, RowsOrigin, count_marked_rows, rows_axis, strip_padding, without_count
+from ..layers.row_padding import (
+    PaddedRows,
+    RowsOrigin,
+    count_marked_rows,
+    rows_axis,
+    strip_padding,
+    without_count,
+)
 from ..ops import compilation
-from .schedule import LayerSchedule, Part, Step, find_top_rows
+from .schedule import ORDER, LayerSchedule, Part, Step, find_top_rows
 
 log = logging.getLogger("caffejax.net")
 
@@ -88,7 +95,7 @@ def compute_part(
     """
     values: dict[str, Any] = dict(earlier_blobs)
     state, total = dict(inputs.state), jnp.zeros(())
-    order: Arrays = (jnp.zeros(()),) if part.calls else ()
+    order: Arrays = (values.get(ORDER, jnp.zeros(())),) if part.calls else ()
     for step in part.steps:
         layer = step.first_layer
         with jax.named_scope(layer.name), layer.locate_errors(), matmul_precision(layer.context):
@@ -122,7 +129,8 @@ def compute_part(
                 terms = top if num_and_origin is None else PaddedRows(top, *num_and_origin).zero_padding()
                 loss = jnp.sum(terms, dtype=jnp.promote_types(top.dtype, jnp.float32))
                 total += weight * cross_replica.psum_loss(layer.context, loss)  # shared tops count once
-    if order:  # it is 0; the loss depends on it, so that the last call is kept, and its place in the backward pass
+    if order:  # the loss depends on it, so that the last call is kept, and its place in the backward pass
+        values[ORDER] = order[0]
         total += cross_replica.psum_loss(part.layers[0].context, order[0])
     names = part.writes if needed is None else part.writes & needed
     return PassOutputs({name: values[name] for name in values if name in names}, state, total)
@@ -244,12 +252,6 @@ def _call_on_host(
     params, bottoms = prepare_layer_inputs(layer, inputs.params, state, arrays)
     if part.calls and not layer.need_backward:  # otherwise the order would ask for its backward pass
         params, bottoms = jax.lax.stop_gradient((params, bottoms))
-    counts = {blob.origin: blob.num_rows for blob in padded.values()}
-    implementation = layer.type.implementation
-    traced = implementation.traced if isinstance(implementation, HostFunction) else None
-    if traced is not None and part.tracks_rows and len(counts) <= 1:
-        tops, num_rows = traced(layer.context.replace(num_rows=next(iter(counts.values()), None)), *bottoms)
-        return tops, order, _find_rows(layer, padded, num_rows)
     context = layer.context.replace(
         fold_in_args=layer.make_fold_in_args(inputs.key),
         propagate_down=layer.bottom_need_backward,
@@ -258,6 +260,10 @@ def _call_on_host(
     blobs = [
         padded[name].replace_array(x) if name in padded else x for name, x in zip(layer.bottoms, bottoms, strict=True)
     ]
+    implementation = layer.type.implementation
+    if part.tracks_rows and isinstance(implementation, HostFunction) and implementation.traced:
+        tops, num_rows = implementation.traced(context, *blobs)
+        return tops, order, _find_rows(layer, padded, num_rows)
     tops, order, num_rows = call_on_host(
         context, params, blobs, layer.locate_errors, order, part.calls, part.tracks_rows
     )

@@ -34,7 +34,7 @@ from ..ops import compilation
 from ..ops.implementations import find_form
 from ..schema import read_valid_part, source_file
 from ..schema.caffe_pb2 import TEST, TRAIN, NetParameter, NetState, SolverParameter
-from .callbacks import schedule_for_tracing
+from .callbacks import find_layers_outside_programs, schedule_for_tracing
 from .frozen import Frozen, freeze_as_program
 from .initial_variables import make_initial_variables
 from .interpreter import CompiledParts, PassInputs, PassOutputs, run_schedule
@@ -166,11 +166,11 @@ class Net:
         self.rematerializer: Rematerializer | None = None
         if self.compute_config.remat == "auto" and graph.layers and not graph.has_host_layers:
             self.rematerializer = Rematerializer(self.layer_schedule, self.compute_config.memory_limit)
-        elif self.compute_config.remat == "auto" and graph.has_host_layers:
-            names = ", ".join(f"'{name}'" for name in self.host_layers)
-            log.warning("no layers are recomputed to save memory, because these layers run on the host: %s", names)
+        elif self.compute_config.remat == "auto" and (outside := find_layers_outside_programs(graph)):
+            names = ", ".join(f"'{layer.name}'" for layer in outside)
+            log.warning("no layers are recomputed, because these need the exact shapes of blobs: %s", names)
         self._checked_memory = False
-        self._traced_schedule: LayerSchedule | None = None
+        self._traced_net: Net | None = None
         self._label_ranges: Mapping[str, Sequence[IndexRange]] | None = None  # computed in the first pass
         self._forward = self.jit(self.apply, static_argnames="blobs")
         self._net_in_other_phase: Net | None = None
@@ -204,6 +204,8 @@ class Net:
         net = object.__new__(type(self))
         vars(net).update(vars(self))
         net.layer_schedule, net.compute_part = schedule, compute_part_with_remat
+        if self.compute_config.remat == "auto":
+            net.rematerializer = Rematerializer(schedule, self.compute_config.memory_limit)
         net._forward = net.jit(net.apply, static_argnames="blobs")
         return net
 
@@ -631,6 +633,10 @@ class Net:
 
     def _run(self, inputs: PassInputs, names: tuple[str, ...], *, training: bool = False) -> PassOutputs:
         """Run the net up to the blobs in `names`. If `training` is true, use the schedule with rematerialization."""
+        if self.runs_in_parts and is_traced(inputs):
+            if self._traced_net is None:
+                self._traced_net = self.with_schedule(schedule_for_tracing(self.graph))
+            return self._traced_net._run(inputs, names, training=training)
         inputs = check_inputs_and_variables(self.graph, inputs)
         if not self._checked_memory and not isinstance(next(iter(inputs.blobs.values()), None), jax.core.Tracer):
             check_layers_fit(self.graph)
@@ -639,17 +645,13 @@ class Net:
             self._check_labels(inputs.blobs)
         # the setting is for the user's own code; layers broadcast as NumPy does
         with add_shape_hints(self.graph, inputs.blobs), jax.numpy_rank_promotion("allow"):
-            schedule, compute = self.layer_schedule, self.compute_part
+            schedule = self.layer_schedule
             if training and self.rematerializer:
                 schedule = self.rematerializer.make_schedule(inputs)
-            elif self.runs_in_parts and is_traced(inputs):
-                if self._traced_schedule is None:
-                    self._traced_schedule = schedule_for_tracing(self.graph)
-                schedule, compute = self._traced_schedule, compute_part_with_remat
             elif self.runs_in_parts:
                 inputs = inputs._replace(blobs=strip_blob_padding(self.graph, inputs.blobs))
             return run_schedule(
-                unfuse(schedule, frozenset(inputs.perturbations)), inputs, output_names=names, compute=compute
+                unfuse(schedule, frozenset(inputs.perturbations)), inputs, output_names=names, compute=self.compute_part
             )
 
     def _check_labels(self, blobs: Mapping[str, Any]) -> None:

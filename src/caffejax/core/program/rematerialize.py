@@ -18,6 +18,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +27,7 @@ import numpy as np
 
 from ...base.host_memory import get_memory_budget
 from ...base.human_readable import format_bytes, format_count
-from ..layers.row_padding import without_count
+from ..layers.row_padding import PaddedRows, without_count
 from ..ops.custom_gradient import make_differentiable
 from .interpreter import PassInputs, PassOutputs, Values, compute_part, run_schedule
 from .schedule import LayerSchedule, Part, Step
@@ -67,7 +68,7 @@ class Rematerializer:
     """An object that chooses the parts of a schedule to recompute, once for each set of input shapes.
 
     Args:
-        schedule: a schedule with one part and without host layers.
+        schedule: a schedule with one part, in which host layers are callbacks.
         limit: the bytes that training may use, including parameters, gradients and history; default: the device's free
             memory.
     """
@@ -95,12 +96,14 @@ def choose_remat_groups(schedule: LayerSchedule, inputs: PassInputs, limit: int)
     """Choose the groups to recompute for a memory limit.
 
     Args:
-        schedule: a schedule with one part and without host layers.
+        schedule: a schedule with one part, in which host layers are callbacks.
         inputs: the inputs of a pass (arrays or `jax.ShapeDtypeStruct`).
         limit: the bytes that training may use.
     """
     fixed = _PARAM_COPIES * count_bytes(inputs.params) + count_bytes(inputs.state) + count_bytes(inputs.blobs)
-    return search_groups(*measure_residuals(schedule, inputs), limit, fixed)
+    units, values = measure_residuals(schedule, inputs)
+    fixed += sum(unit.live_bytes for unit in units if _is_callback(unit.steps[0]))  # they are not recomputed
+    return search_groups(units, values, limit, fixed)
 
 
 def _log_groups(groups: RematGroups, limit: int, layers: int) -> None:
@@ -155,7 +158,7 @@ def measure_residuals(schedule: LayerSchedule, inputs: PassInputs) -> tuple[list
     """Trace a schedule; return its steps as units, in order, and the arrays that pass between units.
 
     Args:
-        schedule: a schedule with one part and without host layers.
+        schedule: a schedule with one part, in which host layers are callbacks.
         inputs: the inputs of a pass (arrays or `jax.ShapeDtypeStruct`).
     """
     (part,) = schedule.parts
@@ -169,7 +172,9 @@ def measure_residuals(schedule: LayerSchedule, inputs: PassInputs) -> tuple[list
 def _group_in_place(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
     unit: list[Step] = []
     for step in steps:
-        if unit and not step.first_layer.is_in_place and not all(s.first_layer.is_inserted_split for s in unit):
+        is_alone = _is_callback(step) or (unit and _is_callback(unit[-1]))
+        is_new = not step.first_layer.is_in_place and not all(s.first_layer.is_inserted_split for s in unit)
+        if unit and (is_alone or is_new):
             yield tuple(unit)
             unit = []
         unit.append(step)
@@ -242,7 +247,7 @@ def _trace_unit(part: Part, inputs: PassInputs, earlier_blobs: Mapping[str, Any]
     def trace_with_pullback(params: Any, earlier_blobs: Any, other_inputs: PassInputs) -> Any:
         def forward(params: Any, earlier_blobs: Any) -> Any:
             result = compute_part(part, other_inputs._replace(params=params), earlier_blobs)
-            return (result.loss, [result.values[name] for name in names]), result.state
+            return (result.loss, [without_count(result.values[name]) for name in names]), result.state
 
         (_, tops), pullback, state = jax.vjp(forward, params, earlier_blobs, has_aux=True)
         return tops, jax.tree.leaves(pullback), state
@@ -373,11 +378,22 @@ class _Costs:
 
 
 def apply_groups(schedule: LayerSchedule, groups: RematGroups) -> LayerSchedule:
-    """Return the schedule with a part for each group. All parts except the last are recomputed in the backward pass."""
+    """Return the schedule with a part for each group. All parts except the last are recomputed in the backward pass.
+
+    Each callback is a separate part, which runs once.
+    """
     (part,) = schedule.parts
     *recomputed_groups, last_group = groups.groups
-    remat = (replace(part, steps=steps, mode="remat") for steps in recomputed_groups)
-    return replace(schedule, parts=(*remat, replace(part, steps=last_group)))
+    pieces = ((once, tuple(steps)) for group in recomputed_groups for once, steps in groupby(group, _is_callback))
+    parts = (
+        replace(part, steps=steps) if once else replace(part, steps=steps, mode="remat", calls=None)
+        for once, steps in pieces
+    )
+    return replace(schedule, parts=(*parts, replace(part, steps=last_group)))
+
+
+def _is_callback(step: Step) -> bool:
+    return step.first_layer.type.on_host and not step.first_layer.type.has_traced_form
 
 
 def compute_part_with_remat(
@@ -389,10 +405,18 @@ def compute_part_with_remat(
 
     def compute(inputs: PassInputs, earlier_blobs: Any) -> Any:
         result = compute_part(part, inputs, earlier_blobs, needed)
-        return (result.values, result.loss), result.state
+        return (_convert_counts(result.values, jnp.float32), result.loss), result.state
 
     (values, loss), state = rematerialize(compute)(inputs, dict(earlier_blobs))
-    return PassOutputs(values, state, loss)
+    return PassOutputs(_convert_counts(values, jnp.int32), state, loss)
+
+
+def _convert_counts(values: Values, dtype: Any) -> Values:
+    """Return blobs with numbers of rows of another dtype, as JAX has no tangents of integers that vary over devices."""
+    return {
+        name: PaddedRows(blob.array, blob.num_rows.astype(dtype), blob.origin) if isinstance(blob, PaddedRows) else blob
+        for name, blob in values.items()
+    }
 
 
 def rematerialize(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

@@ -25,6 +25,7 @@ from ..layers.row_padding import PaddedRows, RowsOrigin, first_rows, matching_ro
 
 Mode = Literal["traced", "bucketed", "trimmed", "host", "remat"]
 
+ORDER = ""  # the blob by which host layers that run once a pass depend on the one before them; it is 0
 _DESCRIPTIONS: Mapping[Mode, str] = {
     "traced": "compiled",
     "bucketed": "compiled for rows padded to a power of two",
@@ -58,7 +59,7 @@ class Part:
         bucketed_inputs: if the part is "bucketed", the blobs that it reads and whose row count depends on the data.
         tracks_rows: whether blobs whose number of rows depends on values are `PaddedRows`, since JAX traces the part.
         calls: if the part's host layers are callbacks that run exactly once a pass, in Caffe's order, what they have in
-            common; otherwise None.
+            common; otherwise None. The parts of such a schedule pass on the blob `ORDER`.
     """
 
     steps: tuple[Step, ...]
@@ -80,12 +81,12 @@ class Part:
     @cached_property
     def reads(self) -> tuple[str, ...]:
         """The blobs that the part reads from earlier parts, in the order of reading."""
-        return find_blobs_read(self.layers)
+        return (*find_blobs_read(self.layers), *((ORDER,) if self.calls else ()))
 
     @cached_property
     def writes(self) -> frozenset[str]:
         """The blobs that the part computes or overwrites."""
-        return frozenset(top for layer in self.layers for top in layer.tops)
+        return frozenset((*(top for layer in self.layers for top in layer.tops), *((ORDER,) if self.calls else ())))
 
     @cached_property
     def owners(self) -> frozenset[str]:

@@ -250,15 +250,16 @@ def build_trainer(
     seed = _choose_seed(param, config.seed)
     key = make_key(seed)
 
-    data_config = replace(config.data_config, seed=seed, shard=local_shard(mesh))
+    num_parts = mesh.shape[DATA] if parallel.batch == "global" else 1
+    test_data_config = replace(config.data_config, seed=seed, shard=local_shard(mesh))
+    data_config = replace(test_data_config, num_parts=num_parts)
     compute_config = config_for_mesh(mesh, compute_config)
     with locate_errors(file=os.fspath(path) if path else None):
         train_settings = solver_param.read_train_net(param, folder)
         test_settings = solver_param.read_test_nets(param, folder)
-    num_splits = mesh.shape[DATA] if parallel.batch == "global" else 1
-    if num_splits > 1:
+    if num_parts > 1:
         with locate_errors(file=train_settings.file):
-            message = split_batch_sizes(train_settings.message, num_splits, train_settings.state)
+            message = split_batch_sizes(train_settings.message, num_parts, train_settings.state)
             train_settings = replace(train_settings, message=message)
     log.info("Initializing solver from parameters: \n%s", format_text(param))
     source = f"from net file: {train_settings.file}" if train_settings.file else "specified in the solver"
@@ -282,11 +283,11 @@ def build_trainer(
     for i, settings in enumerate(test_settings):
         source = f"by net file: {settings.file}" if settings.file else "in the solver"
         log.info("Creating test net (#%d) specified %s", i, source)
-        test_nets.append(_build_test_net(settings, test_config, data_config, net.graph))
+        test_nets.append(_build_test_net(settings, test_config, test_data_config, net.graph))
         log_creation(test_nets[-1].graph)
     nets = [("the train net", net), *((f"test net #{i}", test_net) for i, test_net in enumerate(test_nets))]
     check_layer_outputs([(name, net.graph) for name, net in nets])
-    open_loader = open_loader or make_loader_opener(net, test_nets, data, test_data, num_splits)
+    open_loader = open_loader or make_loader_opener(net, test_nets, data, test_data)
     loader = open_loader(net)
     tests = PeriodicEvaluation(param, test_nets, net, key, mesh, open_loader)
     loaders = [loader, *(evaluator.loader for evaluator in tests.evaluators)]
@@ -429,9 +430,7 @@ class _DataArgument(NamedTuple):
     net: str
 
 
-def make_loader_opener(
-    train_net: Net, test_nets: Sequence[Net], data: Any, test_data: Any, num_splits: int = 1
-) -> Callable[[Net], Loader]:
+def make_loader_opener(train_net: Net, test_nets: Sequence[Net], data: Any, test_data: Any) -> Callable[[Net], Loader]:
     """Return a function that takes one of a solver's nets and opens its loader, which yields the net's batches.
 
     Args:
@@ -440,8 +439,6 @@ def make_loader_opener(
         data: the data of the train net's Input layers, or None; see `UserData`.
         test_data: the data of the test net's Input layers, or None. For several test nets, it is a list with one item
             for each net, which is None for a net without Input layers.
-        num_splits: the number of parts that each batch of `data` is split into. The batch size of the train net is the
-            batch size of one part.
 
     Raises:
         SolverError: if a net has Input layers but no data, or has data but no Input layers. The message names each such
@@ -470,10 +467,8 @@ def make_loader_opener(
         raise SolverError(problems)
 
     def open_loader(net: Net) -> Loader:
-        argument, splits = arguments[net], num_splits if net is train_net else 1
-        user_data = (
-            None if argument.data is None else UserData(argument.name, argument.data, net.graph, splits, compares=True)
-        )
+        argument = arguments[net]
+        user_data = None if argument.data is None else UserData(argument.name, argument.data, net.graph, compares=True)
         return Loader(net.graph, user_data=user_data)
 
     return open_loader

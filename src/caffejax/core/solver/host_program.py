@@ -45,6 +45,7 @@ class HostProgram:
     ) -> None:
         self._calls, self._step, self._steps = net.layer_schedule.parts[0].calls, step, steps
         self._step_in_parts, self._is_in_parts = step_in_parts, False
+        self._may_refuse_values = any(layer.type.has_traced_form for layer in net.graph.layers)
 
     def step(
         self, state: TrainState, batches: Any, rate: Any, requests: jax.Array | None
@@ -82,6 +83,8 @@ class HostProgram:
             return None
         try:
             result: tuple[TrainState, StepResult] = jax.block_until_ready(program(*arguments))
+            if self._step_in_parts is not None and self._may_refuse_values and jnp.isnan(result[1].loss).any():
+                return None  # code on the host raises the error of values that a traced form refused
             return result
         except (jax.errors.JaxRuntimeError, ValueError):  # JAX's errors for exceptions in callbacks
             try:

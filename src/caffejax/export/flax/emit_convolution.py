@@ -9,6 +9,7 @@ import numpy as np
 from ...base.errors import require
 from ...core.layers.convolution import (
     ConvolutionOp,
+    ConvolutionSettings,
     convolution_output_size,
     depthwise_settings,
     make_convolution_op,

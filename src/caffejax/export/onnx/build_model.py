@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 from onnx import ModelProto, ValueInfoProto, helper
@@ -24,7 +23,7 @@ from ...base.errors import GraphError
 from ...core.graph import Layer
 from ...core.layers.context import Epilogue
 from ...core.layers.dispatch import call as run
-from ...core.layers.row_padding import matching_rows_axis, rows_axis
+from ...core.layers.row_padding import count_marked_rows, matching_rows_axis
 from ...core.program.schedule import find_padded_blobs
 from ...core.program.targets import find_readers, translate
 from ...forks.detection.boxes import suppress_without_loops
@@ -275,7 +274,7 @@ class _ModelBuilder:
             self._add_named_node("Identity", [b.add_broadcast(value)], name)
             return node_output(name, value.shape, value.dtype)
         with b.layer_scope(f"trim/{name}"):
-            (num_rows,) = convert(b, _count_rows, [row_source])
+            (num_rows,) = convert(b, count_marked_rows, [row_source])
             end = b.reshape(b.cast(b.add_broadcast(num_rows), np.int64), (1,))
             self._add_named_node(
                 "Slice", [b.add_broadcast(value), b.add_int64_vector([0]), end, b.add_int64_vector([axis])], name
@@ -302,12 +301,6 @@ class _ModelBuilder:
         )
         model.ir_version = helper.find_min_ir_version_for(model.opset_import)
         return model
-
-
-def _count_rows(top: Any) -> jax.Array:
-    """Return the number of valid rows of a padded top, an int32 scalar; the largest number in the batch."""
-    first_column = top if top.ndim == 1 else top[(slice(None),) * rows_axis(top) + (slice(None), 0)]
-    return jnp.max(jnp.sum(first_column >= 0, axis=rows_axis(top), dtype=jnp.int32), initial=0)
 
 
 class ShapeAndDtype(NamedTuple):

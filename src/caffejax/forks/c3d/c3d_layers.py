@@ -17,7 +17,7 @@ from ...core.layers.convolution import ConvolutionOp
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import reject_fields
-from ...core.layers.loss_helpers import one_hot_mask, require_same_batch_size
+from ...core.layers.loss_helpers import batch_size, one_hot_mask, require_same_batch_size, sum_rows
 from ...core.layers.types import Indices
 from ...core.ops.host_constant import host_constant
 from ...core.ops.window import Window
@@ -393,29 +393,30 @@ def voxel_softmax_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.
     overrides_autodiff=True,
     indices=Indices((1,)),
     exempt_from_force_backward=(1,),
+    counts_rows=True,
     origin="C3D",
 )
-def voxel_softmax_loss(scores: jax.Array, labels: jax.Array) -> jax.Array:
+def voxel_softmax_loss(scores: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Compute the mean over all voxels of -log(softmax probability of the voxel's label) as a scalar.
 
     Bottoms: scores (N, C, length, height, width) and labels (N, 1, length, height, width). A voxel with a label of C or
     more adds nothing to the sum, but is counted in the divisor. A negative label makes the loss NaN. The gradient with
     respect to the scores is the softmax minus the one-hot label, divided by the number of voxels.
     """
-    is_label, is_valid, num_voxels = _read_voxels(scores, labels)
-    log_likelihood = jnp.sum(jnp.where(is_label, jax.nn.log_softmax(promote(scores), 1), 0))
+    is_label, is_valid, num_voxels = _read_voxels(ctx, scores, labels)
+    log_likelihood = sum_rows(ctx, jnp.where(is_label, jax.nn.log_softmax(promote(scores), 1), 0))
     return jnp.where(is_valid, -log_likelihood / num_voxels, jnp.nan)
 
 
 @voxel_softmax_loss.backward
 def voxel_softmax_loss_backward(
-    scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+    scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
-    is_label, _, num_voxels = _read_voxels(scores, labels)
+    is_label, _, num_voxels = _read_voxels(ctx, scores, labels)
     return dy / num_voxels * (jax.nn.softmax(promote(scores), 1) - is_label), None
 
 
-def _read_voxels(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, int]:
+def _read_voxels(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
     """Return the one-hot mask of the labels, a bool scalar, and the number of voxels.
 
     The mask has the shape of the scores, (N, C, length, height, width). The scalar is False if any label is negative.
@@ -425,4 +426,5 @@ def _read_voxels(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.A
     expected = (scores.shape[0], 1, *scores.shape[2:])
     require(labels.shape == expected, f"needs a label for each voxel, of shape {expected}, not {labels.shape}")
     is_label = one_hot_mask(labels, scores.shape)
-    return is_label, jnp.all(labels.astype(jnp.int32) >= 0), max(math.prod(labels.shape), 1)
+    num_voxels = batch_size(ctx, labels) * max(math.prod(labels.shape[1:]), 1)
+    return is_label, jnp.all(labels.astype(jnp.int32) >= 0), num_voxels

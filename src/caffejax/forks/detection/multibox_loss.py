@@ -57,6 +57,8 @@ def sample_truth(p: MultiBoxLossParameter, random: Any, loc: Any, conf: Any, pri
     indices=Indices((2, 3), sample=sample_truth),
     exempt_from_force_backward=(2, 3),
     deviation="Below FLT_MIN the probability is clamped, which the gradient ignores.",
+    counts_rows=True,
+    row_bottoms=(0, 1),
     origin="SSD",
     restrictions="NVIDIA's ignore_difficult_gt is refused.",
 )

@@ -10,7 +10,7 @@ from jax import lax
 
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
-from ...core.layers.loss_helpers import loss_divisor, normalization_mode, straight_through
+from ...core.layers.loss_helpers import in_valid_rows, loss_divisor, normalization_mode, num_items, straight_through
 from ...core.layers.softmax import LOG_FLT_MIN
 from ...core.ops.vma import vary_as
 from ...core.schema.caffe_pb2 import PriorBoxParameter
@@ -303,7 +303,7 @@ def find_targets(
         jnp.zeros(offsets.shape, bool),
         1 / prior[1] if p.encode_variance_in_target else 1.0,
         _make_class_targets(ctx, mining_type, is_matched, labels, scores),
-        jnp.ones(scores.shape[:2], bool),
+        in_valid_rows(ctx, jnp.ones(scores.shape[:2], bool)),
     )
     if p.bp_inside:
         target_boxes = (
@@ -461,4 +461,4 @@ def _mask_unsuppressed(p: Any, losses: jax.Array, eligible: jax.Array, boxes: ja
 def _compute_divisor(ctx: Context, targets: Targets) -> jax.Array | float:
     if normalization_mode(ctx.layer.loss_param, "VALID") == "VALID":
         return cross_replica.global_count(ctx, targets.is_matched)
-    return loss_divisor(ctx, targets.has_class_loss, "VALID", targets.has_class_loss.shape[0])
+    return loss_divisor(ctx, targets.has_class_loss, "VALID", num_items(ctx, targets.has_class_loss.shape[:1]))

@@ -13,26 +13,37 @@ from ...core.layers import cross_replica
 from ...core.layers.context import Context
 from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
+from ...core.layers.loss_helpers import batch_size, in_valid_rows, sum_rows
 from ...core.layers.types import Variants
 from ...core.schema.caffe_pb2 import L1LossParameter, LpqLossParameter
 
 
-@declare("L1Loss", bottoms=2, loss=True, overrides_autodiff=True, origin="NVIDIA Caffe")
-def l1_loss(a: jax.Array, b: jax.Array) -> jax.Array:
+@declare("L1Loss", bottoms=2, loss=True, overrides_autodiff=True, counts_rows=True, origin="NVIDIA Caffe")
+def l1_loss(a: jax.Array, b: jax.Array, *, ctx: Context) -> jax.Array:
     """Compute the sum of the absolute differences of two bottoms (N, ...), divided by N, as a scalar.
 
     The gradient is 0 where the bottoms are equal.
     """
-    return jnp.sum(jnp.abs(_subtract(a, b))) / max(a.shape[0], 1)
+    return jnp.sum(jnp.abs(_subtract(a, b))) / batch_size(ctx, a)
 
 
 @l1_loss.backward
-def l1_loss_backward(a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, jax.Array]:
-    diff = dy / max(a.shape[0], 1) * jnp.sign(_subtract(a, b))
+def l1_loss_backward(
+    a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
+) -> tuple[jax.Array, jax.Array]:
+    diff = dy / batch_size(ctx, a) * jnp.sign(_subtract(a, b))
     return diff, -diff
 
 
-@declare("L1Loss", bottoms=(1, 2), param="l1_loss_param", loss=True, overrides_autodiff=True, origin="FlowNet 2")
+@declare(
+    "L1Loss",
+    bottoms=(1, 2),
+    param="l1_loss_param",
+    loss=True,
+    overrides_autodiff=True,
+    counts_rows=True,
+    origin="FlowNet 2",
+)
 def flow_l1_loss(p: L1LossParameter, a: jax.Array, *b: jax.Array, ctx: Context) -> jax.Array:
     """Compute the sum of |d|, divided by N, as a scalar. d is the difference of two bottoms, or the only bottom.
 
@@ -43,7 +54,7 @@ def flow_l1_loss(p: L1LossParameter, a: jax.Array, *b: jax.Array, ctx: Context) 
     """
     d, valid, divisor = prepare_differences(ctx, a, *b)
     if p.l2_per_location:
-        return jnp.sum(jnp.sqrt(_sum_squares(p, d) + p.epsilon)) / divisor
+        return sum_rows(ctx, jnp.sqrt(_sum_squares(p, d) + p.epsilon)) / divisor
     return jnp.sum(jnp.where(valid & (jnp.abs(d) >= p.plateau), jnp.abs(d), 0)) / divisor
 
 
@@ -90,8 +101,8 @@ def prepare_differences(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[jax.
     """
     require(len(a.shape) == 4, f"needs bottoms with 4 axes (number, channels, height, width), not shape {a.shape}")
     difference = _subtract(a, *b) if b else promote(a)
-    valid = ~jnp.isnan(difference)
-    divisor: Any = max(a.shape[0], 1)
+    valid = in_valid_rows(ctx, ~jnp.isnan(difference))
+    divisor = batch_size(ctx, a)
     if ctx.param.normalize_by_num_entries:
         divisor = cross_replica.pmean(ctx, jnp.sum(valid, dtype=jnp.float32)) / a.shape[1]
     return jnp.where(valid, difference, 0), valid, divisor
@@ -114,6 +125,7 @@ def _sum_squares(p: L1LossParameter, d: jax.Array) -> jax.Array:
     param="lpq_loss_param",
     loss=True,
     overrides_autodiff=True,
+    counts_rows=True,
     origin="FlowNet 2",
     restrictions="Only one p and one q are supported; powers that change with the iteration are an error.",
 )
@@ -127,7 +139,7 @@ def lpq_loss(p: LpqLossParameter, a: jax.Array, *b: jax.Array, ctx: Context) -> 
     power, q = _read_powers(p)
     d, _, divisor = prepare_differences(ctx, a, *b)
     sums = jnp.sum(jnp.power(jnp.abs(d) + p.p_epsilon, power), axis=1) * channel_prescale(p, d)
-    return jnp.sum(jnp.power(sums + p.q_epsilon, q)) / divisor
+    return sum_rows(ctx, jnp.power(sums + p.q_epsilon, q)) / divisor
 
 
 @lpq_loss.backward

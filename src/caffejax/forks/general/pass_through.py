@@ -39,6 +39,7 @@ def debug(ctx: Context, *xs: jax.Array) -> Arrays:
     bottoms=(1, 2),
     loss=True,
     backward=no_gradient,
+    counts_rows=True,
     origin="MyCaffe",
     restrictions="It is 0, with a warning.",
 )

@@ -43,9 +43,11 @@ def channel_scale_backward(
 
 @channel_scale.variant(
     stateful=True,
+    row_wise=False,
     overrides_autodiff=True,
     deviation="Gradients are computed for the product with bottom 1, whatever the top is.",
     origin=channel_scale.type.docs.origin,
+    restrictions=channel_scale.type.docs.restrictions,
 )
 def configurable_channel_scale(
     p: Any, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array, *, ctx: Context

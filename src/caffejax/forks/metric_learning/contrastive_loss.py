@@ -19,7 +19,13 @@ _SETTINGS = ("output_matches", "centroid_learning", "distance_calculation", "mat
 
 
 @contrastive_loss.variant(
-    bottoms=(3, 4), tops=(1, 2), fork_settings=_SETTINGS, exempt_from_force_backward=(2, 3), origin="MyCaffe"
+    bottoms=(3, 4),
+    tops=(1, 2),
+    fork_settings=_SETTINGS,
+    exempt_from_force_backward=(2, 3),
+    row_bottoms=(0, 1, 2),
+    row_tops=(1,),
+    origin="MyCaffe",
 )
 def contrastive_loss_of_labels(
     p: Any, a: jax.Array, b: jax.Array, labels: jax.Array, *centroids: jax.Array, ctx: Context
@@ -38,7 +44,7 @@ def contrastive_loss_of_labels(
     pairs = _compare_pairs(ctx, a, b, labels, *centroids)
     scale = jnp.where(pairs.is_similar, p.matching_distance_scale, 1)
     scaled_pairs = pairs._replace(squared_distance=scale * pairs.squared_distance)
-    loss = sum_pair_losses(scaled_pairs)
+    loss = sum_pair_losses(ctx, scaled_pairs)
     if ctx.num_tops == 1:
         return loss
     is_correct = (scaled_pairs.gap >= 0) == pairs.is_similar
@@ -49,7 +55,7 @@ def contrastive_loss_of_labels(
 def contrastive_loss_of_labels_backward(
     a: jax.Array, b: jax.Array, labels: jax.Array, *centroids: jax.Array, y: Any, dy: Any, ctx: Context
 ) -> tuple[jax.Array | None, ...]:
-    da = pair_gradient(_compare_pairs(ctx, a, b, labels, *centroids), first_top(dy))
+    da = pair_gradient(ctx, _compare_pairs(ctx, a, b, labels, *centroids), first_top(dy))
     return da.reshape(a.shape), -da.reshape(b.shape), None, *(None for _ in centroids)
 
 

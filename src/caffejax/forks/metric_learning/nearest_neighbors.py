@@ -14,6 +14,7 @@ from ...core.layers.context import Context, ParamSpec, Phase, Shape
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import no_gradient, reject_fields
+from ...core.layers.loss_helpers import in_valid_rows
 from ...core.layers.types import Indices
 from ...core.ops.vma import vary_as
 from ...core.schema.caffe_pb2 import AccuracyParameter, DataSequenceParameter, DecodeParameter, KnnParameter
@@ -166,9 +167,10 @@ def decode_params(p: DecodeParameter, x: Any, *labels: Any) -> list[ParamSpec]:
     fork_settings=("ignore_labels",),
     differentiable=False,
     indices=Indices((1,)),
+    counts_rows=True,
     origin="MyCaffe",
 )
-def accuracy_decode(p: AccuracyParameter, distances: jax.Array, labels: jax.Array) -> jax.Array:
+def accuracy_decode(p: AccuracyParameter, distances: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Compute the fraction of items whose label has the smallest distance, as a scalar.
 
     Bottoms: distances (N, labels) and labels (N, ...), where only the first label of an item is used. Items with a
@@ -179,7 +181,7 @@ def accuracy_decode(p: AccuracyParameter, distances: jax.Array, labels: jax.Arra
     require(labels.shape[:1] == (n,), f"bottom 1 must have a label for each of the {n} items, not shape {labels.shape}")
     label = labels.reshape(n, -1)[:, 0].astype(jnp.int32)
     ignored_labels = [*p.ignore_labels, *([p.ignore_label] if p.HasField("ignore_label") else [])]
-    is_counted = ~jnp.isin(label, jnp.asarray(ignored_labels, jnp.int32))
+    is_counted = in_valid_rows(ctx, ~jnp.isin(label, jnp.asarray(ignored_labels, jnp.int32)))
     is_correct = (jnp.argmin(distances.reshape(n, -1), axis=1) == label) & is_counted
     return jnp.sum(is_correct, dtype=jnp.float32) / jnp.sum(is_counted)
 
@@ -196,8 +198,8 @@ def accuracy_decode(p: AccuracyParameter, distances: jax.Array, labels: jax.Arra
     origin="MyCaffe",
     unsupported=dict.fromkeys(("shard", "joint_batch"), "items update the centroids one after the other"),
     restrictions=f"{_LABELS_DOC}, or fewer than decode_param.pregen_label_count if it is set, and the centroids "
-    "do not start again when a new label appears. The first encoding of a label counts as much as the others. No "
-    "recorded case.",
+    "do not start again when a new label appears. The first encoding of a label counts as much as the others. It "
+    "takes no rows of padding, because the running mean depends on the batch size. No recorded case.",
 )
 def accuracy_encoding(blobs: Arrays, x: jax.Array, labels: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Compute the fraction of encodings that are nearest to the centroid of their label, as a scalar.

@@ -15,11 +15,15 @@ from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import canonical_axis, first_top
 from ...core.layers.loss_helpers import (
+    batch_size,
+    in_valid_rows,
     label_indices,
     nan_if_unlabelled,
     num_classes_of_rows,
+    num_items,
     one_hot_mask,
     require_same_batch_size,
+    sum_rows,
 )
 from ...core.layers.types import Indices, Transform
 from ...core.schema.caffe_pb2 import (
@@ -83,10 +87,11 @@ def _class_count(p: CenterLossParameter, x: Any, labels: Any) -> int:
     exempt_from_force_backward=(1,),
     deviation="The gradient of a center is a mean over its class, and does not depend on the loss weight.",
     weight_axes=2,
+    counts_rows=True,
     origin="caffe-face",
     unsupported=_UNSUPPORTED,
 )
-def center_loss(blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> jax.Array:
+def center_loss(blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Compute half the mean over items of the squared distance to the center of the item's class, as a scalar.
 
     Bottoms: features (N, ...) and labels (N,). The blob contains the centers of the classes, (num_output, features).
@@ -94,7 +99,8 @@ def center_loss(blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> jax
     loss_weight, unless that is 0: it is the sum of c - x over the n items x of the class, divided by n + 1.
     """
     difference, is_label = _subtract_centers(blobs, x, labels)
-    return nan_if_unlabelled(is_label, jnp.sum(jnp.square(difference)) / (2 * x.shape[0])).astype(x.dtype)
+    loss = sum_rows(ctx, jnp.square(difference)) / (2 * num_items(ctx, x.shape[:1]))
+    return nan_if_unlabelled(is_label, loss).astype(x.dtype)
 
 
 @center_loss.params
@@ -115,9 +121,9 @@ def center_loss_backward(
     blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Any, ...]:
     difference, is_label = _subtract_centers(blobs, x, labels)
-    members = is_label.astype(difference.dtype)
+    members = in_valid_rows(ctx, is_label).astype(difference.dtype)
     d_centers = -(members.T @ difference) / (1 + cross_replica.psum(ctx, jnp.sum(members, axis=0))[:, None])
-    dx = dy / x.shape[0] * difference
+    dx = dy / num_items(ctx, x.shape[:1]) * difference
     return (jnp.where(dy == 0, 0, d_centers),), dx.reshape(x.shape), None
 
 
@@ -144,6 +150,7 @@ def _subtract_centers(blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) 
     indices=Indices((1,), num_classes_of_rows),
     exempt_from_force_backward=(1, 2),
     deviation="The means in the second top pass no gradient, whatever their loss weight; a third bottom gets none.",
+    counts_rows=True,
     origin="NormFace",
     restrictions="square is ignored, as in the fork.",
 )
@@ -180,12 +187,13 @@ def general_contrastive_loss(
     weighted_terms = abs(p.positive_weight) * jnp.where(positive_mask, positive_terms, 0) + abs(
         p.negative_weight
     ) * jnp.where(negative_mask, negative_terms, 0)
-    loss = nan_if_unlabelled(is_label, jnp.sum(weighted_terms) / d.shape[0])
+    num_rows = num_items(ctx, d.shape[:1])
+    loss = nan_if_unlabelled(is_label, sum_rows(ctx, weighted_terms) / num_rows)
     term_sums = [
-        jnp.sum(jnp.where(is_label, positive_terms, 0)),
-        jnp.sum(jnp.where(is_label, 0, negative_gaps)) / (d.shape[1] - 1),
+        sum_rows(ctx, jnp.where(is_label, positive_terms, 0)),
+        sum_rows(ctx, jnp.where(is_label, 0, negative_gaps)) / (d.shape[1] - 1),
     ]
-    mean_terms = cross_replica.pmean(ctx, jnp.stack(term_sums) / d.shape[0])
+    mean_terms = cross_replica.pmean(ctx, jnp.stack(term_sums) / num_rows)
     if p.add_intra_mae:
         blobs = (jax.lax.stop_gradient(jnp.minimum(0.99 * blobs[0] + 0.01 * mean_terms[:1], p.max_negative_margin)),)
         mean_terms = jnp.concatenate([mean_terms, *blobs])
@@ -219,18 +227,19 @@ def general_contrastive_loss_backward(
     d, is_label, is_positive_only, positive_mask, negative_mask = _read_contrastive_masks(
         ctx, blobs, read_distances[0] if read_distances else distances, labels
     )
+    num_rows = num_items(ctx, d.shape[:1])
     has_positive_slope = (
         positive_mask & (d > p.positive_margin) & (d < p.positive_outlier_thresh) | is_positive_only[:, None]
     )
     negative_slope = p.negative_weight * (jnp.exp(-d) if p.exp_negative_weight else jnp.ones_like(d))
     negative_slope = jnp.where(negative_mask & (d < _negative_margin(p, blobs)), negative_slope, 0)
     if p.HasField("normalize_negative"):
-        total = jnp.abs(cross_replica.pmean(ctx, jnp.sum(negative_slope))) / (p.normalize_negative * d.shape[0])
+        total = jnp.abs(cross_replica.pmean(ctx, sum_rows(ctx, negative_slope))) / (p.normalize_negative * num_rows)
         negative_slope = jnp.where(
             total > p.positive_weight, negative_slope / jnp.where(total == 0, 1, total), negative_slope
         )
     slope = jnp.where(is_label & has_positive_slope, p.positive_weight, 0) - negative_slope
-    dx = (d_top / d.shape[0] * slope).reshape(distances.shape)
+    dx = (d_top / num_rows * slope).reshape(distances.shape)
     return tuple(None for _ in blobs), dx, None, *(None for _ in read_distances)
 
 
@@ -259,11 +268,12 @@ def _read_contrastive_masks(ctx: Context, blobs: Arrays, distances: jax.Array, l
 
 
 def _mask_first_smallest(ctx: Context, x: jax.Array) -> jax.Array:
-    """Return a mask of x, (items,), that is True only at the smallest value in the batches of all devices.
+    """Return a mask of x, (items,), that is True only at the smallest value of a valid row in all devices' batches.
 
     x contains the values of this device's batch. If several values are equal, the first is the smallest.
     """
     device_index = cross_replica.axis_index(ctx)
+    x = jnp.where(in_valid_rows(ctx, jnp.ones(x.shape, bool)), x, jnp.inf)
     all_values = cross_replica.psum(
         ctx, jnp.zeros((cross_replica.axis_size(ctx), *x.shape), x.dtype).at[device_index].set(x)
     )
@@ -300,6 +310,7 @@ def _compute_contrastive_terms(
     exempt_from_force_backward=(1,),
     deviation="The gradient counts the item's class once, for any number of other classes, and with "
     "add_center_loss also where the loss is 0. The means in the second top pass no gradient.",
+    counts_rows=True,
     origin="NormFace",
     restrictions="A third bottom, which weights the gradients of the items, is refused.",
 )
@@ -317,18 +328,18 @@ def general_triplet_loss(p: GeneralTripletParameter, distances: jax.Array, label
     contains the means of the distances to the item's class and to other classes.
     """
     d, is_label, is_positive_only, _, is_within_margin = _read_triplet_masks(p, distances, labels)
-    label_distance = jnp.sum(jnp.where(is_label, d, 0), axis=1)
+    label_distance, num_rows = jnp.sum(jnp.where(is_label, d, 0), axis=1), num_items(ctx, d.shape[:1])
     gap = jnp.where(is_within_margin & ~is_positive_only[:, None], label_distance[:, None] + p.margin - d, 0)
-    loss = nan_if_unlabelled(is_label, abs(p.negative_weight) * jnp.sum(gap) / d.shape[0])
+    loss = nan_if_unlabelled(is_label, abs(p.negative_weight) * sum_rows(ctx, gap) / num_rows)
     if ctx.num_tops == 1:
         return loss
     distance_sums = [jnp.sum(label_distance), jnp.sum(jnp.where(is_label, 0, d)) / (d.shape[1] - 1)]
-    return loss, cross_replica.pmean(ctx, jnp.stack(distance_sums) / d.shape[0])
+    return loss, cross_replica.pmean(ctx, jnp.stack(distance_sums) / num_rows)
 
 
 @general_triplet_loss.backward
 def general_triplet_loss_backward(
-    p: GeneralTripletParameter, distances: jax.Array, labels: jax.Array, *, y: Any, dy: Any
+    p: GeneralTripletParameter, distances: jax.Array, labels: jax.Array, *, y: Any, dy: Any, ctx: Context
 ) -> tuple[jax.Array, None]:
     d_top = first_top(dy)
     d, is_label, is_positive_only, negative_mask, is_within_margin = _read_triplet_masks(p, distances, labels)
@@ -337,7 +348,7 @@ def general_triplet_loss_backward(
     slope = jnp.where(is_label & has_positive_slope[:, None], p.positive_weight, 0) - jnp.where(
         has_negative_slope, p.negative_weight, 0
     )
-    return (d_top / d.shape[0] * slope).reshape(distances.shape), None
+    return (d_top / num_items(ctx, d.shape[:1]) * slope).reshape(distances.shape), None
 
 
 def _read_triplet_masks(p: GeneralTripletParameter, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
@@ -367,11 +378,17 @@ def _read_triplet_masks(p: GeneralTripletParameter, distances: jax.Array, labels
     indices=Indices((3,)),
     exempt_from_force_backward=(3,),
     accepts_integers=True,
+    counts_rows=True,
     origin="caffe-windows, MyCaffe",
     restrictions="Variants that form triplets from the rows of one bottom are an error. No recorded case.",
 )
 def triplet_loss(
-    p: TripletLossParameter, anchor: jax.Array, positive: jax.Array, negative: jax.Array, *labels: jax.Array
+    p: TripletLossParameter,
+    anchor: jax.Array,
+    positive: jax.Array,
+    negative: jax.Array,
+    *labels: jax.Array,
+    ctx: Context,
 ) -> jax.Array:
     """Compute half the mean over rows of max(margin + |anchor - positive|**2 - |anchor - negative|**2, 0) as a scalar.
 
@@ -379,7 +396,7 @@ def triplet_loss(
     bottom. They are ignored, but the margin is then `alpha`.
     """
     _, _, gap = _compute_triplet_gaps(p, anchor, positive, negative, *labels)
-    return jnp.sum(jnp.where(gap > 0, gap, 0)) / (2 * max(anchor.shape[0], 1))
+    return sum_rows(ctx, jnp.where(gap > 0, gap, 0)) / (2 * batch_size(ctx, anchor))
 
 
 @triplet_loss.backward
@@ -391,9 +408,10 @@ def triplet_loss_backward(
     *labels: jax.Array,
     y: Any,
     dy: Any,
+    ctx: Context,
 ) -> tuple[Any, ...]:
     positive_difference, negative_difference, gap = _compute_triplet_gaps(p, anchor, positive, negative, *labels)
-    factor = dy / max(anchor.shape[0], 1) * (gap > 0)[:, None]
+    factor = dy / batch_size(ctx, anchor) * (gap > 0)[:, None]
     diffs = (factor * d for d in (positive_difference - negative_difference, -positive_difference, negative_difference))
     shaped_diffs = (
         d.reshape(x.shape).astype(x.dtype) for d, x in zip(diffs, (anchor, positive, negative), strict=True)

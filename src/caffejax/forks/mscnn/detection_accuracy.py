@@ -12,6 +12,7 @@ from ...core.layers import cross_replica
 from ...core.layers.context import Context
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
+from ...core.layers.loss_helpers import in_valid_rows
 from ...core.layers.types import Indices
 from ...core.schema.caffe_pb2 import DetectionAccuracyParameter, DetectionGroupAccuracyParameter
 from ..detection.boxes import overlaps
@@ -42,7 +43,8 @@ def compute_class_accuracies(ctx: Context, is_correct: jax.Array, labels: CellLa
             (1).
     """
     is_ignored = labels.ignored_mask(ctx, classes) | ((classes == 0) & (labels.overlap >= ctx.param.bg_threshold))
-    accuracies = [_masked_mean(ctx, is_correct, mask) for mask in (~is_ignored, ~is_ignored & (classes != 0))]
+    is_counted = in_valid_rows(ctx, ~is_ignored)
+    accuracies = [_masked_mean(ctx, is_correct, mask) for mask in (is_counted, is_counted & (classes != 0))]
     return jnp.stack(accuracies).reshape(1, 1, 1, 2)
 
 
@@ -81,6 +83,7 @@ def _masked_mean(ctx: Context, values: Any, mask: jax.Array) -> jax.Array:
     in_place=False,
     differentiable=False,
     indices=Indices((1,)),
+    counts_rows=True,
     origin="MS-CNN",
 )
 def detection_accuracy(p: DetectionAccuracyParameter, x: jax.Array, truth: jax.Array, *, ctx: Context) -> object:
@@ -119,6 +122,7 @@ def detection_accuracy(p: DetectionAccuracyParameter, x: jax.Array, truth: jax.A
     in_place=False,
     differentiable=False,
     indices=Indices((2,)),
+    counts_rows=True,
     origin="Cascade R-CNN",
 )
 def detection_group_accuracy(
@@ -156,6 +160,7 @@ _MAX_OVERLAP = 0.975  # an ROI with a larger overlap is a ground-truth box itsel
     in_place=False,
     differentiable=False,
     indices=Indices((1, 2)),
+    counts_rows=True,
     origin="Cascade R-CNN",
 )
 def bbox_accuracy(deltas: jax.Array, rois: jax.Array, matched_truth: jax.Array, *, ctx: Context) -> object:

@@ -14,6 +14,7 @@ from ...core.layers.context import Context
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import as_nchw
+from ...core.layers.loss_helpers import in_valid_rows
 from ...core.layers.types import Indices
 from ...core.schema.caffe_pb2 import DetectionGroupLossParameter, DetectionLossParameter
 from .anchors_and_deltas import (
@@ -193,6 +194,7 @@ Losses = tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
     overrides_autodiff=True,
     indices=Indices((1,)),
     exempt_from_force_backward=(1,),
+    counts_rows=True,
     origin="MS-CNN",
 )
 def detection_loss(p: DetectionLossParameter, x: jax.Array, truth: jax.Array, *, ctx: Context) -> jax.Array:
@@ -247,11 +249,16 @@ def _compute_map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
     return class_result, box_loss(ctx, deltas, targets, is_object & ~is_ignored, p.bb_smooth)
 
 
+def _find_background(ctx: Context, labels: CellLabels) -> jax.Array:
+    """Return the mask of cells without an object, (batch, height, width)."""
+    return in_valid_rows(ctx, (labels.classes == 0) & (labels.overlap < ctx.param.bg_threshold))
+
+
 def _select_background(ctx: Context, scores: jax.Array, labels: CellLabels) -> jax.Array:
     """Return the mask of background cells that `sample_mode` selects, (batch, height, width)."""
     p, shape = ctx.param, labels.classes.shape
     num_cells = shape[1] * shape[2]
-    eligible = ((labels.classes == 0) & (labels.overlap < p.bg_threshold)).reshape(shape[0], num_cells)
+    eligible = _find_background(ctx, labels).reshape(shape[0], num_cells)
     if p.sample_mode not in ("bootstrap", "random", "mixture"):
         return eligible.reshape(shape)
     ratio = p.bg_multiple * (0.5 if p.sample_mode == "mixture" else 1.0)
@@ -300,6 +307,7 @@ def _sample_with_repetition(key: jax.Array, eligible: jax.Array, count: jax.Arra
     overrides_autodiff=True,
     indices=Indices((2,)),
     exempt_from_force_backward=(2,),
+    counts_rows=True,
     origin="Cascade R-CNN",
     restrictions="Clipping the deltas does not change the bottom, which other layers read.",
 )
@@ -375,7 +383,7 @@ def _sample_cells(ctx: Context, scores: jax.Array, labels: CellLabels, num_ancho
         return group_by_image(x, num_images, num_anchors).reshape(num_images, num_anchors * shape[1] * shape[2])
 
     is_object = flatten(labels.classes > 0)
-    is_background = flatten((labels.classes == 0) & (labels.overlap < p.bg_threshold))
+    is_background = flatten(_find_background(ctx, labels))
     num_objects = jnp.sum(is_object, axis=1, dtype=jnp.int32)
     if p.batch_size == -1:
         num_background = jnp.maximum(num_objects * p.bg_multiple, p.min_num_neg)

@@ -10,11 +10,13 @@ import numpy as np
 from jax import lax
 
 from ...base.errors import require
+from ...core.layers.bucketed_random import bucketed_draw, fold_in
 from ...core.layers.context import Context, Shape
 from ...core.layers.declaration import declare
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import no_gradient, numpy_rng
+from ...core.layers.helpers import no_gradient
 from ...core.layers.param_str import parse_param_str
+from ...core.layers.row_padding import PaddedRows, valid_rows, without_count
 from ...core.schema.caffe_pb2 import PythonParameter
 from ..detection.boxes import overlaps
 from .roi_utils import has_rows_of_five
@@ -221,36 +223,37 @@ def proposal_target_layer(
     multiply the losses. The ROIs are sampled from bottom 0 (N, 5) and the ground-truth boxes, bottom 1 (M, 5) with rows
     x1, y1, x2, y2, class, where rows with class 0 are padding. A third bottom is ignored; in MNC it is the size of the
     image. param_str contains settings of py-faster-rcnn's cfg in lower case.
+
+    An ROI of another image than 0, or a class of num_classes or more, is an error, and NaN in code that JAX traces.
     """
     s = _read_proposal_settings(p)
     rois, truth = (np.asarray(x.reshape(len(x), 5), np.float32) for x in (rois, truth))
-    image_index = np.rint(rois[:, 0])  # negative in padding rows
+    image_index, classes = np.rint(rois[:, 0]), np.rint(truth[:, 4])
     require(
         not np.any(image_index > 0),
         "all ROIs must belong to image 0, because the layer takes one image, "
         f"not to image {image_index.max(initial=0):g}",
     )
-    truth = truth[np.rint(truth[:, 4]) >= 1]
-    boxes = np.concatenate([rois[image_index == 0, 1:], truth[:, :4]])
-    rois = np.pad(boxes, ((0, 0), (1, 0)))
-    overlap = overlaps(boxes[:, None], truth[:, :4], 1.0)
-    largest_overlap = overlap.max(axis=1, initial=0.0)
-    rng = numpy_rng(ctx)
-    positive_indices = np.flatnonzero(largest_overlap >= s["fg_thresh"])
-    positive_indices = _sample_at_most(rng, positive_indices, round(s["fg_fraction"] * s["batch_size"]))
-    negative_indices = np.flatnonzero((largest_overlap < s["bg_thresh_hi"]) & (largest_overlap >= s["bg_thresh_lo"]))
-    negative_indices = _sample_at_most(rng, negative_indices, s["batch_size"] - len(positive_indices))
-    sampled_indices = np.concatenate([positive_indices, negative_indices])
-    nearest_truth = (
-        truth[overlap[positive_indices].argmax(axis=1)] if len(positive_indices) else np.zeros((0, 5), np.float32)
+    require(
+        not np.any(classes >= s["num_classes"]),
+        f"the class of a ground-truth box must be below num_classes {s['num_classes']}, not {classes.max():g}",
     )
-    labels = np.zeros(len(sampled_indices), np.float32)
-    labels[: len(positive_indices)] = nearest_truth[:, 4]
-    return (
-        rois[sampled_indices],
-        labels,
-        *_make_box_targets(s, rois[positive_indices, 1:], nearest_truth, len(sampled_indices)),
-    )
+    tops, num_rows = _sample_rois(s, rois, truth, *_draw(ctx, len(rois), len(truth)), np)
+    return tuple(top[:num_rows] for top in tops)
+
+
+@proposal_target_layer.traced
+def proposal_target_layer_traced(
+    p: PythonParameter, rois: Any, truth: Any, *_image: Any, ctx: Context
+) -> tuple[tuple[Any, ...], Any]:
+    s = _read_proposal_settings(p)
+    is_valid = valid_rows(rois)[:, None]
+    truth = truth.zero_padding() if isinstance(truth, PaddedRows) else truth
+    rois, truth = (lax.stop_gradient(promote(x.reshape(x.shape[0], 5))) for x in (without_count(rois), truth))
+    rois = jnp.where(is_valid, rois, -1)
+    tops, num_rows = _sample_rois(s, rois, truth, *_draw(ctx, rois.shape[0], truth.shape[0]), jnp)
+    is_refused = jnp.any(jnp.rint(rois[:, 0]) > 0) | jnp.any(jnp.rint(truth[:, 4]) >= s["num_classes"])
+    return tuple(jnp.where(is_refused, jnp.nan, top) for top in tops), num_rows
 
 
 @proposal_target_layer.top_shapes
@@ -276,33 +279,60 @@ def _read_proposal_settings(p: PythonParameter) -> dict[str, Any]:
     return s
 
 
-def _sample_at_most(rng: np.random.Generator, candidates: np.ndarray, n: int) -> np.ndarray:
-    return rng.choice(candidates, n, replace=False) if len(candidates) > n else rng.permutation(candidates)
+def _draw(ctx: Context, num_rois: Any, num_truth: Any) -> tuple[jax.Array, jax.Array]:
+    """Return random numbers in [0, 1): two for each ROI (num_rois, 2), and two for each ground-truth box.
+
+    With JAX's default keys, the numbers of a row do not change if rows of padding are added.
+    """
+    roi_draws, truth_draws = (
+        bucketed_draw(jax.random.uniform, fold_in(ctx.key, np.uint32(i)), (n, 2))
+        for i, n in enumerate((num_rois, num_truth))
+    )
+    return roi_draws, truth_draws
 
 
-def _make_box_targets(
-    s: dict[str, Any], boxes: np.ndarray, truth: np.ndarray, num_rois: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return box targets, inside weights and outside weights for sampled ROIs, (rows, 4 * classes) each.
-
-    All three are 0 outside the columns of a row's class, and in the rows of negatives, which come last.
+def _sample_rois(
+    s: dict[str, Any], rois: Any, truth: Any, roi_draws: Any, truth_draws: Any, xp: Any
+) -> tuple[tuple[Any, ...], Any]:
+    """Return the tops with batch_size rows, zeros after the sampled ROIs, and the number of sampled ROIs.
 
     Args:
         s: the settings of param_str.
-        boxes: (positives, 4), the boxes of the positive ROIs.
-        truth: (positives, 5), the ground truth of each: x1, y1, x2, y2, class.
-        num_rois: the number of sampled ROIs.
+        rois: (N, 5), rows image, x1, y1, x2, y2. Rows with another image than 0 are left out.
+        truth: (M, 5), rows x1, y1, x2, y2, class. Rows with a class below 1 are left out.
+        roi_draws, truth_draws: random numbers, two for each row. The positives with the smallest first numbers are
+            sampled, and the negatives with the smallest second numbers.
+        xp: `numpy` or `jax.numpy`.
     """
-    deltas = encode_boxes(boxes, truth[:, :4], np)
+    is_truth = xp.rint(truth[:, 4]) >= 1
+    boxes, draws = xp.concatenate([rois[:, 1:], truth[:, :4]]), xp.concatenate([roi_draws, truth_draws])
+    is_candidate = xp.concatenate([xp.rint(rois[:, 0]) == 0, is_truth])
+    overlap = xp.where(is_truth, overlaps(boxes[:, None], truth[:, :4], 1.0), -1.0)
+    largest_overlap = xp.maximum(xp.max(overlap, axis=1), 0.0)
+    is_positive = is_candidate & (largest_overlap >= s["fg_thresh"])
+    is_negative = is_candidate & (largest_overlap < s["bg_thresh_hi"]) & (largest_overlap >= s["bg_thresh_lo"])
+    num_positives = xp.minimum(xp.sum(is_positive), round(s["fg_fraction"] * s["batch_size"]))
+    num_rows = num_positives + xp.minimum(xp.sum(is_negative), s["batch_size"] - num_positives)
+    positives, negatives = (
+        xp.argsort(xp.where(mask, draws[:, i], 2.0), stable=True) for i, mask in enumerate((is_positive, is_negative))
+    )
+    row = xp.arange(s["batch_size"])
+    index = xp.where(
+        row < num_positives,
+        xp.take(positives, row, mode="clip"),
+        xp.take(negatives, xp.maximum(row - num_positives, 0), mode="clip"),
+    )
+    has_truth = (row < num_positives)[:, None]
+    matched_truth = xp.take(truth, xp.take(xp.argmax(overlap, axis=1), index), axis=0)
+    sampled_boxes = xp.where((row < num_rows)[:, None], xp.take(boxes, index, axis=0), 0)
+    deltas = encode_boxes(xp.where(has_truth, sampled_boxes, matched_truth[:, :4]), matched_truth[:, :4], xp)
     if s["bbox_normalize_targets_precomputed"]:
         deltas = (deltas - np.float32(s["bbox_normalize_means"])) / np.float32(s["bbox_normalize_stds"])
-    targets, inside_weights = np.zeros((2, num_rois, s["num_classes"], 4), np.float32)
-    classes = np.rint(truth[:, 4]).astype(int)
-    require(
-        not np.any(classes >= s["num_classes"]),
-        f"the class of a ground-truth box must be below num_classes {s['num_classes']}, not {classes.max(initial=0)}",
+    is_class = has_truth & (xp.rint(matched_truth[:, 4:]) == xp.arange(s["num_classes"]))
+    targets, inside_weights = (
+        xp.where(is_class[:, :, None], x, np.float32(0)).reshape(s["batch_size"], -1)
+        for x in (deltas[:, None], np.float32(s["bbox_inside_weights"]))
     )
-    targets[np.arange(len(boxes)), classes] = deltas
-    inside_weights[np.arange(len(boxes)), classes] = s["bbox_inside_weights"]
-    targets, inside_weights = targets.reshape(num_rois, -1), inside_weights.reshape(num_rois, -1)
-    return targets, inside_weights, (inside_weights > 0).astype(np.float32)
+    rois = xp.pad(sampled_boxes, ((0, 0), (1, 0)))
+    labels = xp.where(has_truth[:, 0], matched_truth[:, 4], 0)
+    return (rois, labels, targets, inside_weights, (inside_weights > 0).astype(np.float32)), num_rows

@@ -11,7 +11,7 @@ from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context, ParamSpec
 from ...core.layers.declaration import register
-from ...core.layers.loss_helpers import ignored_label_of_metric
+from ...core.layers.loss_helpers import ignored_label_of_metric, in_valid_rows
 from ...core.layers.types import Indices
 from ...core.schema.caffe_pb2 import EltwiseAccuracyParameter, SegAccuracyParameter
 
@@ -33,6 +33,7 @@ def _single_ignored_label(p: SegAccuracyParameter) -> int | None:
     stateful=True,
     differentiable=False,
     indices=Indices((1,), _checkable_class_count, _single_ignored_label),
+    counts_rows=True,
     origin="DeepLab, PSPNet",
 )
 def seg_accuracy(
@@ -49,7 +50,7 @@ def seg_accuracy(
     num_classes = scores.shape[1]
     label_index = labels.astype(jnp.int32).reshape(scores.shape[0], -1)
     predictions = jnp.argmax(scores, axis=1).reshape(scores.shape[0], -1)
-    valid = jnp.ones(label_index.shape, bool)
+    valid = in_valid_rows(ctx, jnp.ones(label_index.shape, bool))
     for ignored_label in p.ignore_label:
         valid &= label_index != ignored_label
     has_unknown_labels = (
@@ -106,6 +107,7 @@ def _class_count(scores: Any, labels: Any) -> int | None:
     param="eltwise_accuracy_param",
     differentiable=False,
     indices=Indices((1,), _class_count, ignored_label_of_metric),
+    counts_rows=True,
     origin="DeconvNet",
 )
 def eltwise_accuracy(p: EltwiseAccuracyParameter, scores: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
@@ -127,6 +129,7 @@ def eltwise_accuracy(p: EltwiseAccuracyParameter, scores: jax.Array, labels: jax
     )
     is_correct = (rank < p.top_k) & (label_index >= 0) & (label_index < num_classes)
     valid = label_index != p.ignore_label if p.HasField("ignore_label") else jnp.ones(label_index.shape, bool)
+    valid = in_valid_rows(ctx, valid)
     num_correct, num_valid = (cross_replica.psum(ctx, jnp.sum(x)) for x in (is_correct & valid, valid))
     accuracy = num_correct / jnp.maximum(num_valid, 1)
     return accuracy.astype(jnp.float32).reshape(1, 1, 1, 1)

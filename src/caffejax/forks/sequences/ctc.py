@@ -15,11 +15,13 @@ from ...core.layers.context import Context
 from ...core.layers.cross_replica import pmean
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
+from ...core.layers.loss_helpers import num_items, sum_rows
 from ...core.layers.types import Indices
 from ...core.ops.vma import vary_as
 from ...core.schema.caffe_pb2 import CTCDecoderParameter, CtcLossParameter, LabelsequenceAccuracyParameter
 
 PADDING = -1
+_NO_PADDING = "It takes no rows of padding, because its items are along axis 1."
 
 
 def drop_blanks(labels: jax.Array, mask: jax.Array) -> jax.Array:
@@ -100,6 +102,7 @@ def ctc_loss_num_classes(scores: Any, labels: Any) -> int:
     exempt_from_force_backward=(1,),
     deviation="The gradient is the gradient of the sum over items; the loss is their mean.",
     origin="warpctc-caffe",
+    restrictions=_NO_PADDING,
 )
 def ctc_loss(p: CtcLossParameter, scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute the mean over items of -log(probability of the item's label sequence) as a scalar.
@@ -187,7 +190,7 @@ def _log_sum_exp(*logs: jax.Array) -> jax.Array:
     differentiable=False,
     indices=Indices((1, 2)),
     origin="OpenVINO",
-    restrictions="A sequence that continues after the expected labels counts as an error.",
+    restrictions=f"A sequence that continues after the expected labels counts as an error. {_NO_PADDING}",
 )
 def ctc_greedy_decoder(
     p: CTCDecoderParameter, scores: jax.Array, indicators: jax.Array, *targets: jax.Array, ctx: Context
@@ -257,9 +260,12 @@ def _mask_before_end(is_continued: jax.Array, keep_first: bool = False) -> jax.A
     param="labelsequence_accuracy_param",
     differentiable=False,
     indices=Indices((1,)),
+    counts_rows=True,
     origin="warpctc-caffe",
 )
-def labelsequence_accuracy(p: LabelsequenceAccuracyParameter, scores: jax.Array, labels: jax.Array) -> jax.Array:
+def labelsequence_accuracy(
+    p: LabelsequenceAccuracyParameter, scores: jax.Array, labels: jax.Array, *, ctx: Context
+) -> jax.Array:
     """Compute the fraction of items whose best labels equal the label sequence, as a scalar.
 
     Repetitions and blanks are removed from the best labels. Bottoms: scores (items, time, labels), and label sequences
@@ -281,4 +287,5 @@ def labelsequence_accuracy(p: LabelsequenceAccuracyParameter, scores: jax.Array,
         jnp.pad(x, ((0, 0), (0, length - x.shape[1])), constant_values=PADDING)
         for x in (decoded_labels, expected_labels)
     )
-    return jnp.mean(jnp.all(decoded_labels == expected_labels, axis=1).astype(jnp.float32))
+    is_correct = jnp.all(decoded_labels == expected_labels, axis=1).astype(jnp.float32)
+    return sum_rows(ctx, is_correct) / num_items(ctx, is_correct.shape)

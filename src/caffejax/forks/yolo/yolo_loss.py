@@ -16,6 +16,7 @@ from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
 from ...core.layers.declaration import register
+from ...core.layers.loss_helpers import batch_size, sum_rows
 from ...core.layers.types import Indices
 from ...core.schema.caffe_pb2 import RegionLossParameter, Yolov3Parameter
 from .prediction_map import (
@@ -158,11 +159,12 @@ def _overlap_areas(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array, ja
     overrides_autodiff=True,
     indices=Indices((1,)),
     exempt_from_force_backward=(1,),
+    counts_rows=True,
     origin="MobileNet-YOLO",
     restrictions="`coords` must be 4. `side`, `softmax`, `softmax_tree`, `class_map`, `jitter`, `absolute` and "
     "`random` are ignored, as in the fork.",
 )
-def region_loss(p: RegionLossParameter, x: jax.Array, labels: jax.Array) -> jax.Array:
+def region_loss(p: RegionLossParameter, x: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Compute YOLOv2's loss of a prediction map: the sum of squared differences from targets, divided by N.
 
     Bottoms: a map (N, num * (5 + num_class), H, W), and labels (N, 1, boxes, 5) with rows class, x, y, width, height,
@@ -173,16 +175,16 @@ def region_loss(p: RegionLossParameter, x: jax.Array, labels: jax.Array) -> jax.
     is the differences themselves, divided by N.
     """
     predictions, objects = _read_region_bottoms(p, x, labels)
-    loss = jnp.sum(jnp.square(_region_differences(p, predictions, objects))) / max(x.shape[0], 1)
+    loss = sum_rows(ctx, jnp.square(_region_differences(p, predictions, objects))) / batch_size(ctx, x)
     return nan_for_unknown_labels(loss, objects, p.num_class)
 
 
 @region_loss.backward
 def region_loss_backward(
-    p: RegionLossParameter, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: RegionLossParameter, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
     predictions, objects = _read_region_bottoms(p, x, labels)
-    return to_map(dy / max(x.shape[0], 1) * _region_differences(p, predictions, objects), x, p.num).astype(
+    return to_map(dy / batch_size(ctx, x) * _region_differences(p, predictions, objects), x, p.num).astype(
         x.dtype
     ), None
 
@@ -288,6 +290,7 @@ def _find_last_boxes(p: Any, predictions: PredictionMap, objects: GroundTruth) -
     overrides_autodiff=True,
     indices=Indices((1,)),
     exempt_from_force_backward=(1,),
+    counts_rows=True,
     origin="MobileNet-YOLO",
     restrictions="`side` and `noobject_scale` are ignored, as in the fork; `object_scale` is used only with "
     "`use_logic_gradient`.",
@@ -309,15 +312,15 @@ def yolov3(p: Yolov3Parameter, x: jax.Array, labels: jax.Array, *, ctx: Context)
     """
     predictions, objects = _read_yolov3_bottoms(p, x, labels)
     differences, box_losses, assignment_counts = _yolov3_differences(p, predictions, objects)
-    squares = jnp.sum(jnp.square(differences if p.iou_loss == p.MSE else differences[..., 4:]))
+    squares = sum_rows(ctx, jnp.square(differences if p.iou_loss == p.MSE else differences[..., 4:]))
     num_assignments = jnp.maximum(cross_replica.psum(ctx, jnp.sum(assignment_counts)), 1)
-    loss = (squares + p.iou_normalizer * jnp.sum(box_losses) / num_assignments) / max(x.shape[0], 1)
+    loss = (squares + p.iou_normalizer * jnp.sum(box_losses) / num_assignments) / batch_size(ctx, x)
     return nan_for_unknown_labels(loss, objects, p.num_class)
 
 
 @yolov3.backward
 def yolov3_backward(
-    p: Yolov3Parameter, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+    p: Yolov3Parameter, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array, None]:
     predictions, objects = _read_yolov3_bottoms(p, x, labels)
     differences, _, _ = _yolov3_differences(p, predictions, objects)
@@ -326,7 +329,7 @@ def yolov3_backward(
         if p.iou_loss != p.MSE:  # as in the fork, which then uses the raw coordinates as if they were sigmoids
             s = s.at[..., :2].set(predictions.raw[..., :2])
         differences *= (s * (1 - s)).at[..., 2:4].set(1)
-    return to_map(dy / max(x.shape[0], 1) * differences, x, p.num).astype(x.dtype), None
+    return to_map(dy / batch_size(ctx, x) * differences, x, p.num).astype(x.dtype), None
 
 
 def _read_yolov3_bottoms(p: Yolov3Parameter, x: jax.Array, labels: jax.Array) -> tuple[PredictionMap, GroundTruth]:

@@ -13,7 +13,7 @@ from ...core.layers.context import Context
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import check_side_length
-from ...core.layers.loss_helpers import require_same_batch_size
+from ...core.layers.loss_helpers import batch_size, in_valid_rows, require_same_batch_size, sum_rows
 from ...core.layers.types import Indices
 from ...core.schema.caffe_pb2 import SegmentationEvaluateParameter
 
@@ -26,6 +26,7 @@ from ...core.schema.caffe_pb2 import SegmentationEvaluateParameter
     overrides_autodiff=True,
     indices=Indices((1, 2)),
     exempt_from_force_backward=(1, 2),
+    counts_rows=True,
     origin="MobileNet-YOLO",
     restrictions="`class_scale`, `num_class`, `use_logic_gradient` and `use_hardsigmoid` are ignored, as in "
     "the fork. No recorded case.",
@@ -37,14 +38,15 @@ def yolo_seg(x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array, ctx: Con
     these numbers, the differences of a class are multiplied by 2 minus the class's fraction of the pixels. The gradient
     is d / N, as in the fork.
     """
-    return jnp.sum(jnp.square(_subtract_labels(ctx, x, labels, *pixel_counts))) / max(x.shape[0], 1)
+    squares = jnp.square(_subtract_labels(ctx, x, labels, *pixel_counts))
+    return sum_rows(ctx, squares) / batch_size(ctx, x)
 
 
 @yolo_seg.backward
 def yolo_seg_backward(
     x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[jax.Array | None, ...]:
-    diff = dy / max(x.shape[0], 1) * _subtract_labels(ctx, x, labels, *pixel_counts)
+    diff = dy / batch_size(ctx, x) * _subtract_labels(ctx, x, labels, *pixel_counts)
     return diff.astype(x.dtype), None, *(None for _ in pixel_counts)
 
 
@@ -78,6 +80,7 @@ def _subtract_labels(ctx: Context, x: jax.Array, labels: jax.Array, *pixel_count
     param="segmentation_evaluate_param",
     differentiable=False,
     indices=Indices((1,)),
+    counts_rows=True,
     origin="MobileNet-YOLO",
     restrictions="All images are counted; the fork counts only the first image. `num_classes` is ignored. No "
     "recorded case; if probabilities are resized, single pixels may differ.",
@@ -102,7 +105,8 @@ def segmentation_evaluate(
             _resize_bytes(jnp.floor(jnp.clip(probabilities * 255, 0, 255)), label_shape[2:]),
             float(int(threshold * 255)),
         )
-    is_predicted = probabilities > threshold
+    is_predicted = in_valid_rows(ctx, probabilities > threshold)
+    is_label = in_valid_rows(ctx, is_label)
     intersection, union = (
         cross_replica.psum(ctx, jnp.sum(m, axis=(0, 2, 3), dtype=jnp.float32))
         for m in (is_predicted & is_label, is_predicted | is_label)

@@ -12,7 +12,8 @@ import pytest
 import user_layers
 from python_nets import python_layer
 
-from caffejax import Parallel, Solver
+from caffejax import CaffejaxError, Loader, Net, Parallel, Solver
+from caffejax.base.config import DataConfig, DataShard
 from caffejax.core.program.interpreter import CompiledParts
 from caffejax.core.solver.host_program import as_one_program
 
@@ -56,13 +57,20 @@ BRANCHES = (
     + record("metric", "x", "metric")
     + LOSS % ("loss_d", "d", "loss_d")
 )
+RECOMPUTE: dict[str, Any] = {"remat": "auto", "memory_limit": 1}
 FORWARD = ["a forward", "b forward", "c forward", "writes forward", "d forward", "metric forward"]
 BACKWARD = ["d backward", "c backward", "b backward", "a backward"]
 
 
 @pytest.mark.parametrize(
     ("settings", "options"),
-    [("", {}), ("iter_size: 2", {}), ("", {"steps_per_dispatch": 3}), ("iter_size: 2", {"steps_per_dispatch": 2})],
+    [
+        ("", {}),
+        ("iter_size: 2", {}),
+        ("", {"steps_per_dispatch": 3}),
+        ("iter_size: 2", {"steps_per_dispatch": 2}),
+        ("iter_size: 2", RECOMPUTE),
+    ],
 )
 def test_layers_run_once_a_pass_in_the_order_of_caffe(
     settings: str, options: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -143,7 +151,9 @@ def test_a_layer_that_reshapes_in_forward_trains_in_parts_from_the_start(tmp_pat
     solver.close()
 
 
-def train_on_devices(folder: Path, devices: int, settings: str, steps_per_dispatch: int) -> tuple[Any, list[int]]:
+def train_on_devices(
+    folder: Path, devices: int, settings: str, steps_per_dispatch: int, **options: Any
+) -> tuple[Any, list[int]]:
     """Return the params after six steps, and how often each instance of CountsPasses ran."""
     user_layers.NUM_PASSES.clear()
     net = INNER_PRODUCT % ("ip", "ip") + python_layer("count", "CountsPasses", "ip", "counted")
@@ -160,6 +170,7 @@ def train_on_devices(folder: Path, devices: int, settings: str, steps_per_dispat
         devices=devices,
         parallel=Parallel(batch="global") if devices > 1 else Parallel(),
         steps_per_dispatch=steps_per_dispatch,
+        **options,
     )
     solver.step(6)
     params = jax.tree.map(np.array, solver.variables.params)
@@ -167,16 +178,76 @@ def train_on_devices(folder: Path, devices: int, settings: str, steps_per_dispat
     return params, list(user_layers.NUM_PASSES)
 
 
-@pytest.mark.parametrize(("settings", "steps_per_dispatch"), [("", 1), ("iter_size: 2", 1), ("iter_size: 2", 3)])
+@pytest.mark.parametrize(
+    ("settings", "steps_per_dispatch", "options"),
+    [("", 1, {}), ("iter_size: 2", 1, RECOMPUTE), ("iter_size: 2", 3, {})],
+)
 def test_several_devices_have_instances_of_their_own_and_train_as_one_device(
-    settings: str, steps_per_dispatch: int, tmp_path: Path, eight_devices: ProcessPoolExecutor
+    settings: str, steps_per_dispatch: int, options: Any, tmp_path: Path, eight_devices: ProcessPoolExecutor
 ) -> None:
     """Each instance runs once a pass, on its device's rows; a loss of shape (1,) is a mean over the rows."""
     num_passes = 12 if settings else 6
-    params, counts = eight_devices.submit(train_on_devices, tmp_path, 4, settings, steps_per_dispatch).result()
+    arguments = settings, steps_per_dispatch
+    params, counts = eight_devices.submit(train_on_devices, tmp_path, 4, *arguments, **options).result()
     expected_params, expected_counts = train_on_devices(tmp_path, 1, settings, 1)
     assert (counts, expected_counts) == ([num_passes] * 4, [num_passes])
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), params, expected_params)
+
+
+ROWS = python_layer("rows", "Rows", "", "x target") + INNER_PRODUCT % ("ip", "ip") + LOSS % ("loss", "ip", "loss")
+
+
+def train_on_a_source(folder: Path, devices: int, settings: str, steps_per_dispatch: int) -> tuple[Any, list[int]]:
+    """Return the params after six steps, with a snapshot in between, and the numbers of the passes of the source."""
+    user_layers.NUM_PASSES.clear()
+    for num_steps in (3, 6):
+        solver = Solver(
+            f'net_param {{ {ROWS} }} base_lr: 0.05 lr_policy: "fixed" momentum: 0.9 random_seed: 3 max_iter: 20 '
+            f'snapshot_prefix: "{folder / str(devices)}" {settings}',
+            devices=devices,
+            parallel=Parallel(batch="global") if devices > 1 else Parallel(),
+            steps_per_dispatch=steps_per_dispatch,
+            resume="auto",
+        )
+        solver.step(num_steps - solver.iteration)
+        solver.snapshot()
+        params = jax.tree.map(np.array, solver.variables.params)
+        solver.close()
+    return params, list(user_layers.NUM_PASSES)
+
+
+@pytest.mark.parametrize(("settings", "steps_per_dispatch"), [("", 1), ("iter_size: 2", 3)])
+def test_a_source_runs_once_a_pass_for_all_devices_which_train_as_one(
+    settings: str, steps_per_dispatch: int, tmp_path: Path, eight_devices: ProcessPoolExecutor
+) -> None:
+    arguments = settings, steps_per_dispatch
+    params, passes = eight_devices.submit(train_on_a_source, tmp_path, 8, *arguments).result()
+    expected_params, expected_passes = train_on_a_source(tmp_path, 1, *arguments)
+    assert passes == expected_passes == list(range(12 if settings else 6))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), params, expected_params)
+
+
+def test_each_process_takes_its_part_of_a_source() -> None:
+    configs = [DataConfig(num_parts=4, shard=DataShard(i, 2, 4)) for i in (0, 2)]
+    loaders = [Loader(Net(ROWS, "TRAIN", data_config=config).graph) for config in configs]
+    for index in range(3):
+        parts = [next(loader)["x"] for _ in range(2) for loader in loaders]
+        whole = np.random.default_rng(index).normal(size=(8, 5))
+        np.testing.assert_allclose(np.concatenate([parts[i] for i in (0, 2, 1, 3)]), whole, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        ("Rows", r"top 0 has shape \(8, 5\), whose examples cannot be divided among 3 devices; return a multiple of 3"),
+        ("no_bottoms", "is traced or has blobs, so its top has one size on each device"),
+        ("ParameterLayer", "is traced or has blobs, so its top has one size on each device"),
+    ],
+)
+def test_layers_whose_batch_cannot_be_divided_are_named(layer: str, words: str) -> None:
+    text = python_layer("rows", layer, "", "x target" if layer == "Rows" else "x")
+    with pytest.raises(CaffejaxError, match=rf"layer 'rows' \(Python\): .*{words}"):
+        Net(text, "TRAIN", data_config=DataConfig(num_parts=3))
 
 
 def test_layers_write_once_a_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

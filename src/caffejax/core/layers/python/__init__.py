@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from ....base.errors import LayerError, did_you_mean
+from ....base.errors import LayerError, did_you_mean, require
 from ...schema.caffe_pb2 import PythonParameter
 from ..context import Context, LayerDefinition
 from ..declaration import register
@@ -31,6 +31,16 @@ def make_python(p: PythonParameter, definition: LayerDefinition, *, ctx: Context
     available under their usual names, since they are built in.
     See [python_layers.md](python_layers.md).
     """
+    layer_type, num_parts = _make_type(p, definition, ctx), definition.data_config.num_parts
+    require(
+        bool(definition.layer.bottom) or num_parts == 1 or layer_type.is_input,
+        "has no bottoms, and is traced or has blobs, so its top has one size on each device, and cannot be divided "
+        f"among {num_parts} devices; let each device process a full batch",
+    )
+    return layer_type
+
+
+def _make_type(p: PythonParameter, definition: LayerDefinition, ctx: Context) -> LayerType:
     if not (p.module and p.layer):
         raise LayerError("python_param must set `module`, a Python module, and `layer`, a class or function in it")
     full_name = f"{p.module}.{p.layer}"

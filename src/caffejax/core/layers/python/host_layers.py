@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from ....base.errors import LayerError
+from ....base.errors import LayerError, require
 from ..context import Context, LayerDefinition, ParamSpec, Shape
 from ..data_source import SourceSpec
 from ..helpers import as_tuple
@@ -46,7 +46,7 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: An
     layer = layers.of_device(None, [])
     position = layer if layer.has_position else None
     if not definition.layer.bottom and not layer.params([]):
-        source = HostSource(layer)
+        source = HostSource(layer, definition.data_config.num_parts)
         source_input = SourceInput(
             lambda definition: SourceSpec(source.tops),
             lambda definition, tops: source,
@@ -270,19 +270,46 @@ class _HostLayers:
 
 
 class HostSource:
-    """A Python layer without bottoms as a data source. It wraps the layer's only instance, so closing has no effect."""
+    """A Python layer without bottoms as a data source. It wraps the layer's only instance, so closing has no effect.
 
-    def __init__(self, layer: HostLayer) -> None:
-        self._layer = layer
+    Args:
+        layer: the layer.
+        num_parts: the number of devices among which each of the layer's batches is divided, in order.
+    """
+
+    def __init__(self, layer: HostLayer, num_parts: int = 1) -> None:
+        self._layer, self._num_parts = layer, num_parts
+        self._parts: list[Arrays] = []  # of the last batch, those that are still to be returned
 
     @property
     def tops(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """The shapes and dtypes of the tops after `setup`. The shapes of a batch may differ from them."""
-        return tuple(jax.ShapeDtypeStruct(shape, np.float32) for shape in self._layer.top_shapes([]))
+        """The shapes and dtypes of a part's tops after `setup`. The shapes of a batch may differ from them.
+
+        Raises:
+            LayerError: if the number of parts does not divide the examples.
+        """
+        shapes = self._layer.top_shapes([])
+        self._check_division(shapes)
+        if self._num_parts > 1:
+            shapes = [(shape[0] // self._num_parts, *shape[1:]) for shape in shapes]
+        return tuple(jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes)
 
     def __next__(self) -> Arrays:
-        """Run the layer and return its tops."""
-        return self._layer.forward((), ())
+        """Return the next part of the tops. The layer runs once for all parts of a batch."""
+        if not self._parts:
+            tops = self._layer.forward((), ())
+            self._check_division([top.shape for top in tops])
+            parts = [np.split(top, self._num_parts) if self._num_parts > 1 else [top] for top in tops]
+            self._parts = list(zip(*parts, strict=True))
+        return self._parts.pop(0)
+
+    def _check_division(self, shapes: Sequence[Shape]) -> None:
+        for i, shape in enumerate(shapes):
+            require(
+                self._num_parts == 1 or (shape and shape[0] % self._num_parts == 0),
+                f"top {i} has shape {tuple(shape)}, whose examples cannot be divided among {self._num_parts} devices; "
+                f"return a multiple of {self._num_parts} examples, or let each device process a full batch",
+            )
 
     def get_state(self) -> Any:
         """Return the layer's position in its data, or None if the layer does not support positions."""
@@ -290,6 +317,7 @@ class HostSource:
 
     def set_state(self, state: Any) -> None:
         """Move to a position that `get_state` returned, if the layer supports positions."""
+        self._parts = []
         if state is not None and self._layer.has_position:
             self._layer.set_state(state)
 
