@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,9 +12,10 @@ import numpy as np
 from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context, ParamSpec
-from ...core.layers.declaration import declare, register
+from ...core.layers.declaration import declare
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import as_nchw, first_top
+from ...core.layers.registry import add_type
 from ...core.layers.types import Variants
 
 
@@ -95,17 +97,16 @@ def _channel_scale_variant(layer: Any) -> str:
     return "product" if is_product else "by settings"
 
 
-register(
-    "ChannelScale",
-    Variants(
-        _channel_scale_variant,
-        {"product": channel_scale.type, "by settings": configurable_channel_scale.type},
-        "Settings that differ from the defaults select the second variant.",
+add_type(
+    replace(
+        channel_scale.type,
+        implementation=Variants(
+            _channel_scale_variant,
+            {"product": channel_scale.type, "by settings": configurable_channel_scale.type},
+            "Settings that differ from the defaults select the second variant.",
+        ),
     ),
-    bottoms=2,
-    tops=(1, 2),
-    param="channel_scale_param",
-    origin=channel_scale.type.docs.origin,
+    __name__,
 )
 
 
