@@ -37,7 +37,7 @@ define_elementwise("ReLU6", relu6, relu6_backward, param="relu6_param", origin="
 def hard_sigmoid(ctx: Context, x: jax.Array) -> jax.Array:
     """Clamp alpha * x + beta to [0, 1]. On both bounds the gradient is 0."""
     linear = ctx.param.alpha * x + ctx.param.beta
-    return jnp.where(linear > 0, jnp.where(linear < 1, linear, 1), 0)
+    return jnp.where(linear <= 0, 0, jnp.where(linear >= 1, 1, linear))  # NaN stays NaN, as in the fork
 
 
 def hard_sigmoid_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
@@ -51,7 +51,7 @@ define_elementwise(
 
 def hard_swish(ctx: Context, x: jax.Array) -> jax.Array:
     """Return x * min(max(x + 3, 0), 6) / 6."""
-    return jnp.where(x > -3, jnp.where(x < 3, x * (x + 3) / 6, x), 0)
+    return jnp.where(x <= -3, 0, jnp.where(x >= 3, x, x * (x + 3) / 6))  # NaN stays NaN, as in the fork
 
 
 def hard_swish_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:

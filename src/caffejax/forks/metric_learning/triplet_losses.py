@@ -351,7 +351,7 @@ def triplet_loss(
     bottom. They are ignored, but the margin is then `alpha`.
     """
     _, _, gap = _compute_triplet_gaps(ctx, anchor, positive, negative, *labels)
-    return jnp.sum(jnp.where(gap > 0, gap, 0)) / (2 * max(anchor.shape[0], 1))
+    return jnp.sum(jnp.where(gap <= 0, 0, gap)) / (2 * max(anchor.shape[0], 1))  # NaN stays NaN, as in the fork
 
 
 def triplet_loss_backward(
