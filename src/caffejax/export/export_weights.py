@@ -35,17 +35,7 @@ def load_export_weights(
     """
     files = list(files)
     key = jax.random.key(0)
-
-    def init(key: jax.Array) -> Variables:
-        net_variables, inference_variables = (
-            net.init(key),
-            inference_net.init(key),
-        )  # layers of the part may share params of layers outside the part
-        return Variables(
-            net_variables.params | inference_variables.params, net_variables.state | inference_variables.state
-        )
-
-    variables = jax.eval_shape(init, key)
+    variables = jax.eval_shape(inference_net.init, key)
     problems: list[Problem] = []
     for file in files:
         try:
@@ -59,7 +49,9 @@ def load_export_weights(
         raise WeightsError(_missing_weight_problems(missing_layers, files, net.graph.file))
     if not any(map(_is_shape, jax.tree.leaves(variables))):
         return variables
-    return jax.tree.map(lambda loaded, initial: initial if _is_shape(loaded) else loaded, variables, init(key))
+    return jax.tree.map(
+        lambda loaded, initial: initial if _is_shape(loaded) else loaded, variables, inference_net.init(key)
+    )
 
 
 def find_zero_weights(model: InferenceModel) -> Iterator[Problem]:

@@ -62,6 +62,29 @@ def test_saved_weights_can_be_loaded(suffix: str) -> None:
     assert_equal(net.load(f"x{suffix}", draw_variables(net, seed=2)), Variables(params, state))
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_params_of_a_removed_layer_are_those_of_the_whole_net(suffix: str) -> None:
+    """`a` owns the params of `twin`, which alone remains. All but its bias filler are needed."""
+    net = Net(NET.replace("num_output: 5 w", "num_output: 5 bias_filler { value: 3 } w", 1), "TRAIN")
+    part = net.for_inference(["twin"])
+    initial = net.init(jax.random.key(0))
+    assert_equal(part.init(jax.random.key(0)), initial)
+    assert_equal(part.map_params(lambda param: param.spec.shape), net.map_params(lambda param: param.spec.shape))
+    variables = draw_variables(net)
+    for source, target in ((net, part), (part, net), (part, part)):
+        source.save(*variables, f"x{suffix}")
+        loaded, report = target.load_and_report(f"x{suffix}")
+        assert_equal(loaded, variables)
+        assert report.missing == ()
+    data = np.ones((2, 3, 4, 4), np.float32)
+    expected, _ = net.with_phase("TEST").apply(*initial, {"data": data})
+    np.testing.assert_allclose(part.freeze(initial)({"data": data})["twin"], expected["twin"], 1e-4)
+    with pytest.raises(WeightsError, match=r"layer 'a' .*'bias' in params is missing"):
+        part.apply(
+            variables.params | {"a": {"weight": variables.params["a"]["weight"]}}, variables.state, {"data": data}
+        )
+
+
 @pytest.mark.parametrize("name", ["s.orbax", "s.orbax/2", "s_iter_2.caffemodel"])
 def test_a_solvers_snapshots_are_weights(name: str) -> None:
     """Snapshots contain all values that a net needs, except recurrent state, which is not stored in blobs."""

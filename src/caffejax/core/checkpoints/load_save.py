@@ -111,7 +111,7 @@ def load_and_report(
         WeightsError: if a layer of `exclude` is not in the net, or for the reasons in `load_weights`.
     """
     loaded_arrays, report, unused_blobs = _read_matching(path, graph, variables, strict, exclude, names)
-    excluded = {param.owner for layer in graph.layers if layer.name in exclude for param in layer.params}
+    excluded = {param.owner for layer in graph.param_layers if layer.name in exclude for param in layer.params}
     report_missing(graph, loaded_arrays.keys() | excluded, [path], strict, unused_blobs)
     return _merge_loaded(loaded_arrays, variables), report
 
@@ -205,20 +205,22 @@ def save_weights(
         WeightsError: if the extension is unknown, the format cannot store `diffs` or layers of the same name, or the
             file cannot be written. An existing file then stays unchanged.
     """
-    blobs = [[_blob_array(p, variables) for p in layer.params] for layer in graph.layers]
+    blobs = [[_blob_array(p, variables) for p in layer.params] for layer in graph.param_layers]
     diff_arrays = None
     if diffs is not None:
-        diff_arrays = [[_diff_array(p, diffs) for p in layer.params] for layer in graph.layers]
+        diff_arrays = [[_diff_array(p, diffs) for p in layer.params] for layer in graph.param_layers]
     extension = find_extension(os.fspath(path)) if hdf5 is None else ".h5" if hdf5 else ".caffemodel"
     if diffs is not None and extension not in (".h5", ".caffemodel"):
         raise WeightsError(Problem(f"a {extension} file cannot store diffs; write a .caffemodel", os.fspath(path)))
     if extension == ".caffemodel":
-        net = NetParameter(name=graph.name, layer=[_make_definition(layer, graph.phase) for layer in graph.layers])
+        net = NetParameter(
+            name=graph.name, layer=[_make_definition(layer, graph.phase) for layer in graph.param_layers]
+        )
         write_caffemodel(path, net, blobs, diff_arrays)
         return
-    names = [layer.name for layer in graph.layers]
+    names = [layer.name for layer in graph.param_layers]
     owned_blobs = {
-        layer.name: _drop_shared_blobs(layer, arrays) for layer, arrays in zip(graph.layers, blobs, strict=True)
+        layer.name: _drop_shared_blobs(layer, arrays) for layer, arrays in zip(graph.param_layers, blobs, strict=True)
     }
     if extension == ".h5":
         from .caffe_hdf5 import write_caffemodel_h5  # importing h5py takes long
@@ -227,7 +229,7 @@ def save_weights(
             path, owned_blobs, dict(zip(names, diff_arrays, strict=True)) if diff_arrays else None, names
         )
         return
-    layers_with_blobs = [layer.name for layer in graph.layers if layer.params]
+    layers_with_blobs = [layer.name for layer in graph.param_layers if layer.params]
     refused_names = [name for name in dict.fromkeys(layers_with_blobs) if layers_with_blobs.count(name) > 1 or not name]
     if refused_names:
         kind = (
@@ -243,7 +245,7 @@ def save_weights(
             for param, blob in zip(layer.params, stored_blobs[layer.name], strict=True)
             if blob is not None
         }
-        for layer in graph.layers
+        for layer in graph.param_layers
         if layer.params
     }
     FORMATS[extension].write(os.fspath(path), NetParameter(), weights)

@@ -96,7 +96,7 @@ def match_blobs(
     Raises:
         WeightsError: if a layer of `exclude` is not in the net.
     """
-    layers_by_name = {layer.name: layer for layer in reversed(graph.layers) if not layer.is_inserted_split}
+    layers_by_name = {layer.name: layer for layer in reversed(graph.param_layers) if not layer.is_inserted_split}
     mismatched: list[Problem] = []
     unknown_problems = [
         Problem(f"exclude: no layer '{n}' in the net{did_you_mean(n, layers_by_name)}")
@@ -139,12 +139,12 @@ def match_blobs(
     for warning, names in layers_by_warning.items():
         warn_once(f"{os.fspath(file)}: {_format_layers(names)}: {warning}")
     unused = tuple(name for name in stored_blobs if name not in included_layers and stored_blobs[name])
-    net_names = list(dict.fromkeys(layer.name for layer in graph.layers))  # in the net's order
+    net_names = list(dict.fromkeys(layer.name for layer in graph.param_layers))  # in the net's order
     names_without_blobs = (name for name in net_names if name in exclude or not stored_blobs.get(name))
     missing = tuple(
         n
         for n in names_without_blobs
-        if n in layers_by_name and any(param.is_owner for param in layers_by_name[n].params)
+        if n in layers_by_name and any(p.is_owner and p.owner not in matches for p in layers_by_name[n].params)
     )
     loaded_names = tuple(name for name in net_names if name in loaded_layers)
     return matches, LoadReport(os.fspath(file), loaded_names, unused, missing, tuple(exclude), tuple(mismatched))
@@ -237,7 +237,7 @@ def find_missing_layers(graph: Graph, loaded_slots: Collection[Slot]) -> list[La
     """Return the layers with a blob whose values are neither in `loaded_slots` nor in the net's definition."""
     return [
         layer
-        for layer in graph.layers
+        for layer in graph.param_layers
         if any(p.is_owner and p.owner not in loaded_slots and not has_own_values(layer, p) for p in layer.params)
     ]
 

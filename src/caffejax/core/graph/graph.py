@@ -256,6 +256,7 @@ class Graph:
         force_backward: whether gradients of all blobs are computed.
         file: the net's file, for messages.
         defined: the names that the net's definition has in any phase.
+        removed_owners: layers that are not run, but own params that layers of the graph share.
     """
 
     name: str
@@ -267,6 +268,7 @@ class Graph:
     force_backward: bool
     file: str | None = None
     defined: DefinedNames = DefinedNames()
+    removed_owners: tuple[Layer, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blobs", MappingProxyType(dict(self.blobs)))
@@ -288,9 +290,14 @@ class Graph:
         return _unpickle_graph, ({f.name: getattr(self, f.name) for f in fields(self)} | {"blobs": dict(self.blobs)},)
 
     @property
+    def param_layers(self) -> tuple[Layer, ...]:
+        """The layers whose params are in the trees of params and state: `removed_owners`, and `layers`."""
+        return self.removed_owners + self.layers
+
+    @property
     def params(self) -> tuple[Param, ...]:
         """All params of all layers. A shared param occurs once for each layer."""
-        return tuple(p for layer in self.layers for p in layer.params)
+        return tuple(p for layer in self.param_layers for p in layer.params)
 
     @property
     def unique_params(self) -> tuple[Param, ...]:
@@ -300,12 +307,12 @@ class Graph:
     @cached_property
     def variables(self) -> tuple[Param, ...]:
         """All arrays of params and state, each once, by layer and in Caffe's order of a layer's blobs."""
-        return tuple(p for layer in self.layers for p in layer.all_params if p.is_owner)
+        return tuple(p for layer in self.param_layers for p in layer.all_params if p.is_owner)
 
     @cached_property
     def blob_names(self) -> dict[str, tuple[str, ...]]:
         """The names of each layer's params and state by its key, in Caffe's order, by which older files number them."""
-        return {layer.key: tuple(p.slot.name for p in layer.all_params) for layer in self.layers}
+        return {layer.key: tuple(p.slot.name for p in layer.all_params) for layer in self.param_layers}
 
     def map_variables(self, value: Callable[[Param], T]) -> tuple[dict[str, dict[str, T]], dict[str, dict[str, T]]]:
         """Return `value(param)` for each array in `variables`, as two trees with the structures of params and state."""
@@ -372,7 +379,7 @@ class Graph:
         Raises:
             GraphError: if the graph has no layer with this key.
         """
-        for layer in self.layers:
+        for layer in self.param_layers:
             if layer.key == key:
                 return layer
         raise GraphError(f"net '{self.name}' has no layer '{key}'")

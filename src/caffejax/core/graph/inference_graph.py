@@ -20,8 +20,8 @@ def make_inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> 
     Inserted splits are removed, and no layer computes in place. If several in-place layers write a blob, the last value
     keeps the blob's name; earlier values are called `blob/layer` after the layer that produces them. Data layers become
     Input layers. Their tops keep their names, and values that are written over these tops are called `blob/layer`. If a
-    removed layer owns params that a remaining layer shares, the params keep their slots, so the variables of the full
-    net fit the result.
+    removed layer owns params that a remaining layer shares, it is in `removed_owners`, so the variables of the full net
+    fit the result.
 
     Args:
         graph: a net's graph.
@@ -42,9 +42,15 @@ def make_inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> 
         if not needed_blobs.isdisjoint(layer.tops):
             used_layers.append(_make_input(layer, graph, needed_blobs) if layer.type.is_input else layer)
             needed_blobs.update(layer.bottoms)
+    owner_keys = {p.owner.layer for layer in used_layers for p in layer.params} - {layer.key for layer in used_layers}
     inputs = {top: graph.blobs[top] for layer in reversed(used_layers) if layer.type.is_input for top in layer.tops}
     reduced_graph = replace(
-        graph, layers=tuple(reversed(used_layers)), blobs=inputs, input_layer_tops=tuple(inputs), outputs=outputs
+        graph,
+        layers=tuple(reversed(used_layers)),
+        blobs=inputs,
+        input_layer_tops=tuple(inputs),
+        outputs=outputs,
+        removed_owners=tuple(layer for layer in graph.param_layers if layer.key in owner_keys),
     )
     return reshape_graph(reduced_graph, {})
 

@@ -232,7 +232,7 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
 def _find_array_problems(graph: Graph, trees: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
     problems = [
         problem
-        for layer in graph.layers
+        for layer in graph.param_layers
         for problem in _list_array_problems(layer, trees) or _find_unknown_arrays(graph, layer, trees)
     ]
     return [*problems, *_find_unknown_layers(graph, trees)]
@@ -256,7 +256,7 @@ def _find_unknown_arrays(graph: Graph, layer: Layer, trees: Mapping[str, Mapping
 
 def _find_unknown_layers(graph: Graph, trees: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
     """Yield a problem for each key of params or state that is not a layer of the net's definition, in any phase."""
-    keys = {layer.key for layer in graph.layers} | graph.defined.layers
+    keys = {layer.key for layer in graph.param_layers} | graph.defined.layers
     for tree, layers in trees.items():
         for key in layers:
             if key not in keys and str(key).rpartition("#")[0] not in graph.defined.layers:

@@ -424,14 +424,17 @@ def _mine_examples(
     """
     losses = class_losses(p, predictions.scores, targets.class_targets)
     is_matched, is_unmatched = targets.is_matched[:, 0], ~targets.is_matched[:, 0] & ~matches.is_ignored[:, 0]
+    if mining_type == p.HARD_EXAMPLE:
+        matched_losses = location_losses(p, offset_differences(predictions.locations, targets))[:, 0]
+        losses += jnp.where(is_matched, matched_losses, 0)
+    losses = jnp.where(jnp.isnan(losses), jnp.inf, losses)  # the hardest, since NaN should come out of the loss
     if mining_type == p.MAX_NEGATIVE:
         eligible = is_unmatched & has_truth & (matches.overlap[:, 0] < p.neg_overlap)
         ratio = jnp.asarray(p.neg_pos_ratio, jnp.float32)
         count = (jnp.sum(is_matched, axis=1).astype(jnp.float32) * ratio).astype(jnp.int32)
         eligible &= _mask_unsuppressed(p, losses, eligible, boxes)
         return targets._replace(has_class_loss=is_matched | select_hardest(losses, eligible, count))
-    matched_losses = location_losses(p, offset_differences(predictions.locations, targets))[:, 0]
-    losses, eligible = losses + jnp.where(is_matched, matched_losses, 0), jnp.broadcast_to(has_truth, is_matched.shape)
+    eligible = jnp.broadcast_to(has_truth, is_matched.shape)
     is_hard = select_hardest(losses, eligible & _mask_unsuppressed(p, losses, eligible, boxes), p.sample_size)
     return targets._replace(
         is_matched=(is_matched & is_hard)[:, None], has_class_loss=is_hard & (is_matched | is_unmatched)
@@ -450,7 +453,7 @@ def _mask_unsuppressed(p: Any, losses: jax.Array, eligible: jax.Array, boxes: ja
     def mask_image(losses: jax.Array, eligible: jax.Array, boxes: jax.Array) -> jax.Array:
         order = jnp.argsort(jnp.where(eligible, -losses, jnp.inf), stable=True)
         order = order[: p.nms_param.top_k] if p.nms_param.top_k >= 0 else order
-        valid = (eligible & (areas(boxes) >= _MIN_AREA))[order]
+        valid = (eligible & ~(areas(boxes) < _MIN_AREA))[order]  # boxes of NaN stay, as in the fork
         selected = non_max_suppression(boxes[order], valid, p.nms_param.nms_threshold)
         return jnp.zeros_like(eligible).at[order].set(selected)
 

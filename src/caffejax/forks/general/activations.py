@@ -35,7 +35,7 @@ register_elementwise(
 
 def _hard_sigmoid(p: HardSigmoidParameter, x: jax.Array) -> jax.Array:
     linear = p.alpha * x + p.beta
-    return jnp.where(linear > 0, jnp.where(linear < 1, linear, 1), 0)
+    return jnp.where(linear <= 0, 0, jnp.where(linear >= 1, 1, linear))  # NaN stays NaN, as in the fork
 
 
 register_elementwise(
@@ -50,7 +50,7 @@ register_elementwise(
 register_elementwise(
     "HardSwish",
     "Return x * min(max(x + 3, 0), 6) / 6.",
-    lambda x: jnp.where(x > -3, jnp.where(x < 3, x * (x + 3) / 6, x), 0),
+    lambda x: jnp.where(x <= -3, 0, jnp.where(x >= 3, x, x * (x + 3) / 6)),  # NaN stays NaN, as in the fork
     lambda x, y: jnp.where(x > -3, jnp.where(x < 3, (2 * x + 3) / 6, 1), 0),
     aliases=("HSwish",),
     dtype_policy="bottoms",

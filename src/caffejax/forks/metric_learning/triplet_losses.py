@@ -396,7 +396,8 @@ def triplet_loss(
     bottom. They are ignored, but the margin is then `alpha`.
     """
     _, _, gap = _compute_triplet_gaps(p, anchor, positive, negative, *labels)
-    return sum_rows(ctx, jnp.where(gap > 0, gap, 0)) / (2 * batch_size(ctx, anchor))
+    # NaN stays NaN, as in the fork
+    return sum_rows(ctx, jnp.where(gap <= 0, 0, gap)) / (2 * batch_size(ctx, anchor))
 
 
 @triplet_loss.backward

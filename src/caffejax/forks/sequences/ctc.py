@@ -113,7 +113,8 @@ def ctc_loss(p: CtcLossParameter, scores: jax.Array, labels: jax.Array) -> jax.A
     """
     alignment, _ = _align(p, scores, labels)
     log_likelihood = alignment.log_likelihood(alignment.forward())
-    return -jnp.sum(jnp.where(log_likelihood > _LOG_ZERO / 2, log_likelihood, 0)) / scores.shape[1]
+    losses = jnp.where(log_likelihood <= _LOG_ZERO / 2, 0, -log_likelihood)  # NaN stays NaN, as in the fork
+    return jnp.sum(losses) / scores.shape[1]
 
 
 @ctc_loss.backward
