@@ -1,19 +1,27 @@
-"""A test case: a net and functions that draw its inputs; in shapes, BATCH is a placeholder for the batch size."""
+"""A case: a net and functions that draw its inputs; in shapes, BATCH is a placeholder for the batch size."""
 
+import functools
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
+from caffejax.core.layers import LayerType, type_of
+from caffejax.core.schema import read_net
+
 BATCH = "ROWS"  # its text in prototxts, which must not be a part of BATCH_SIZE
 Shape = tuple[int | str, ...]
+IMAGE: Shape = (BATCH, 3, 5, 6)
+MATRIX: Shape = (BATCH, 5)
+LABELS: Shape = (BATCH,)
 Distribution = Literal["any", "positive", "probabilities"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Case:
-    """A net and how to draw its inputs.
+    """A net and how to draw its inputs. Cases are equal if their names are, also in other processes.
 
     Attributes:
         name: the test id.
@@ -28,14 +36,26 @@ class Case:
     """
 
     name: str
-    layers: str
-    input_shapes: Mapping[str, Shape]
-    phase: Literal["TRAIN", "TEST"] = "TRAIN"
-    distribution: Distribution = "any"
-    classes: int = 2
-    random: bool = False
-    is_net: bool = False
-    samplers: Mapping[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = field(default_factory=dict)
+    layers: str = field(compare=False)
+    input_shapes: Mapping[str, Shape] = field(compare=False)
+    phase: Literal["TRAIN", "TEST"] = field(default="TRAIN", compare=False)
+    distribution: Distribution = field(default="any", compare=False)
+    classes: int = field(default=2, compare=False)
+    random: bool = field(default=False, compare=False)
+    is_net: bool = field(default=False, compare=False)
+    samplers: Mapping[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = field(
+        default_factory=dict, compare=False
+    )
+
+    @functools.cached_property
+    def types(self) -> set[str]:
+        """The types of all layers except the inputs."""
+        return {layer.type for layer in read_net(self.prototxt(3)).layer} - {"Input"}
+
+    @functools.cached_property
+    def layer_type(self) -> LayerType:
+        """The type, or of a type with variants the variant, of the last layer."""
+        return type_of(read_net(self.prototxt(2)).layer[-1])
 
     def prototxt(self, rows: int) -> str:
         """Return the prototxt for this batch size."""
@@ -59,3 +79,17 @@ def layer_case(layer_type: str, param: str, *bottoms: Shape, tops: int = 1, name
     return Case(
         "_".join(filter(None, [layer_type, name])), prototxt, {f"b{i}": s for i, s in enumerate(bottoms)}, **options
     )
+
+
+NORMALIZATIONS = ("FULL", "VALID", "BATCH_SIZE", "NONE", "PRE_FIXED pre_fixed_normalizer: 7")
+
+
+def normalizations_case(loss: Case, fields: str = "") -> Case:
+    """Return one net with a loss layer for each normalization, all over the same bottoms."""
+    layers = [
+        re.sub('(name|top): "(layer|t0)"', rf'\1: "\2_{i}"', loss.layers).removesuffix("}")
+        + f"loss_param {{ normalization: {normalization} {fields} }} }}"
+        for i, normalization in enumerate(NORMALIZATIONS)
+    ]
+    name = f"{loss.name}_normalised{'_ignore' * bool(fields)}"
+    return replace(loss, name=name, layers="\n".join(layers), is_net=True)

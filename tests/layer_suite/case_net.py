@@ -11,13 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from case import Case
-from cases import COMPILED_NETS, FORK_CASES
 
 from caffejax import PaddedRows
 from caffejax.base.errors import CaffejaxError
 from caffejax.core.program.net import Net
-from compile_flags import HAS_OLD_EMITTERS
+
+from .case import Case
 
 SEED = 5  # of every pass
 Arrays = Any  # a pytree of arrays
@@ -119,7 +118,7 @@ class CaseNet:
     @functools.cached_property
     def compiled_value_and_grad(self) -> Any:
         """`value_and_grad`, compiled unless it runs on the host."""
-        return self.value_and_grad if self.is_on_host else compile_unoptimized(self.value_and_grad, *self.point)
+        return self.value_and_grad if self.is_on_host else compile_for(self.value_and_grad, *self.point)
 
     @functools.cached_property
     def float64_copy(self) -> "CaseNet":
@@ -142,25 +141,9 @@ class CaseNet:
         return params, {name: a * (name not in self.index_inputs) for name, a in inputs.items()}
 
 
-def compile_unoptimized(function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
-    """Compile a function with `jax.jit` for such arrays, without optimizations.
-
-    Equal programs, such as those of many types with fast and reference kernels, are compiled once.
-    """
-    lowered = jax.jit(function, **options).lower(*arrays)
-    hlo_text = lowered.as_text()
-    if hlo_text not in _executables:
-        while len(_executables) > 16:
-            del _executables[next(iter(_executables))]
-        options = {"xla_backend_optimization_level": 0}
-        # loops are counted: without these, XLA makes more of them
-        if HAS_OLD_EMITTERS and "stablehlo.while" in hlo_text:
-            options["xla_cpu_use_fusion_emitters"] = True
-        _executables[hlo_text] = lowered.compile(compiler_options=options)
-    return _executables[hlo_text]
-
-
-_executables: dict[str, Any] = {}
+def compile_for(function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
+    """Compile a function with `jax.jit` for such arrays; the result has the text of the program, too."""
+    return jax.jit(function, **options).lower(*arrays).compile()
 
 
 @functools.lru_cache(maxsize=4)
@@ -179,36 +162,6 @@ def is_kernel_independent(case: Case) -> bool:
             return False
         jaxpr_texts.append(re.sub("0x[0-9a-f]+", "", str(jax.make_jaxpr(case_net.value_and_grad)(*case_net.point))))
     return jaxpr_texts[0] == jaxpr_texts[1]
-
-
-def parametrize_cases(
-    cases: list[Case], is_asked_elsewhere: Callable[[Case], bool] = lambda case: False
-) -> Callable[[Callable[..., None]], Any]:
-    """Parametrize a test by `case` and `kernels`, skipping reference kernels where they give the same program.
-
-    Reference kernels, all nets but the first, and forks' types are marked as long tests. Cases for which
-    `is_asked_elsewhere` returns True are left out, because another test asks the same question.
-    """
-    quick = {("InnerProduct", "fast"): (pytest.mark.quick,)}
-
-    def list_marks(case: Case, kernels: str) -> Any:
-        is_long = kernels == "reference" or case in COMPILED_NETS[1:] or case in FORK_CASES
-        return (pytest.mark.long,) if is_long else quick.get((case.name, kernels), ())
-
-    # types of forks use the kernels of others, which are asked in either form
-    asked_cases = [case for case in cases if not is_asked_elsewhere(case)]
-    case_kernels = [(c, k) for c in asked_cases for k in (("fast",) if c in FORK_CASES else ("fast", "reference"))]
-    params = [pytest.param(c, k, id=f"{c.name}-{k}", marks=list_marks(c, k)) for c, k in case_kernels]
-
-    def decorate(test: Callable[..., None]) -> Any:
-        @functools.wraps(test)
-        def run_if_distinct(case: Case, kernels: str, **fixtures: Any) -> None:
-            if kernels == "fast" or not is_kernel_independent(case):
-                test(case, kernels, **fixtures)
-
-        return pytest.mark.parametrize(("case", "kernels"), params, scope="session")(run_if_distinct)
-
-    return decorate
 
 
 @contextmanager

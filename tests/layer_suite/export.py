@@ -5,15 +5,13 @@ from typing import Any
 
 import jax
 import jax.export
-import pytest
-from case import Case
-from case_net import CaseNet, assert_close, cached_case_net, expect_support, parametrize_cases
-from cases import COMPILED_NETS, LAYER_CASES, LOWERED_NETS
 
 from caffejax.core.layers import layer_types
-from caffejax.core.schema import read_net
 from fresh_processes import call_exported
 from golden_cases import KERNEL_TYPES
+
+from .case import Case
+from .case_net import CaseNet, assert_close, cached_case_net, expect_support
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 
@@ -24,14 +22,16 @@ def export_case_net(case_net: CaseNet, inputs: Any, *platforms: str) -> jax.expo
 
 
 def is_exported_with_symbolic_batch(case: Case) -> bool:
-    """Return whether the next test exports the same program, because nothing depends on the number of rows."""
-    types = {layer.type for layer in read_net(case.prototxt(3)).layer} - {"Input"}
-    supported = all("symbolic_batch" not in layer_types()[name].unsupported for name in types)
-    return supported and not types & KERNEL_TYPES and any(case.row_axis(name) is not None for name in case.input_shapes)
+    """Return whether the next question exports the same program, because nothing depends on the number of rows."""
+    supported = all("symbolic_batch" not in layer_types()[name].unsupported for name in case.types)
+    return (
+        supported
+        and not case.types & KERNEL_TYPES
+        and any(case.row_axis(name) is not None for name in case.input_shapes)
+    )
 
 
-@parametrize_cases(LAYER_CASES + COMPILED_NETS, is_exported_with_symbolic_batch)
-def test_artifact_for_all_platforms_runs_without_caffejax(
+def artifact_for_all_platforms_runs_without_caffejax(
     case: Case, kernels: str, fresh_process: ProcessPoolExecutor
 ) -> None:
     case_net = cached_case_net(case, kernels)
@@ -41,8 +41,7 @@ def test_artifact_for_all_platforms_runs_without_caffejax(
         assert_close(actual, case_net.compiled_value_and_grad(*case_net.point), 1e-4)
 
 
-@parametrize_cases(LAYER_CASES + COMPILED_NETS)
-def test_artifact_with_symbolic_batch_accepts_any_number_of_rows(
+def artifact_with_symbolic_batch_accepts_any_number_of_rows(
     case: Case, kernels: str, fresh_process: ProcessPoolExecutor
 ) -> None:
     case_net, larger_net = cached_case_net(case, kernels), CaseNet(case, kernels, rows=5)
@@ -52,20 +51,17 @@ def test_artifact_with_symbolic_batch_accepts_any_number_of_rows(
         assert_close(actual, larger_net.compiled_value_and_grad(*larger_net.point), 1e-4)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("case", LOWERED_NETS, ids=lambda case: case.name)
-def test_net_exports_with_symbolic_batch_for_all_platforms(case: Case) -> None:
-    """The exported functions are not run, because that would take too long."""
+def net_exports_with_symbolic_batch_for_all_platforms(case: Case) -> None:
+    """The exported functions are not run: that would take too long."""
     case_net = cached_case_net(case, "fast")
     assert export_case_net(case_net, make_symbolic_inputs(case_net), *PLATFORMS).platforms == PLATFORMS
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
-@parametrize_cases([case for case in LAYER_CASES if "Convolution" in case.name or "InnerProduct" in case.name])
-def test_artifact_for_one_platform_calls_no_foreign_functions(case: Case, kernels: str, platform: str) -> None:
+def artifact_for_one_platform_calls_no_foreign_functions(case: Case, kernels: str) -> None:
     """Foreign functions are in libraries of this CPU, which another machine may not have."""
     case_net = cached_case_net(case, kernels)
-    assert "custom_call" not in export_case_net(case_net, case_net.inputs, platform).mlir_module()
+    for platform in PLATFORMS:
+        assert "custom_call" not in export_case_net(case_net, case_net.inputs, platform).mlir_module(), platform
 
 
 def make_symbolic_inputs(case_net: CaseNet) -> dict[str, jax.ShapeDtypeStruct]:

@@ -1,23 +1,24 @@
-"""Comparison of devices that share a global batch with one device that has the joined batch."""
+"""With `axis_name`, devices that share a global batch compute the results of one device for the joined batch."""
 
 import functools
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from case import Case
-from case_net import SEED, CaseNet, assert_close, compile_unoptimized
-from global_batch_cases import CASES
+import pytest
 from jax.sharding import PartitionSpec
 
 from caffejax.core.layers.context import Context
 from caffejax.core.program.net import Net
 
+from .case import Case
+from .case_net import SEED, CaseNet, assert_close, cached_case_net, compile_for, expect_support
+
 AXIS_NAME = "data"
 SHARD_SIZE = 3  # rows of each device
-CASES_BY_NAME = {case.name: case for case in CASES}
 
 # bottoms whose rows begin with the number of an image, which each device counts from 0
 IMAGE_INDEX_BLOBS = {"MultiBoxLoss": "b3", "BoxAnnotatorOHEM": "b0"}
@@ -120,11 +121,9 @@ class JointCase:
     def check(self) -> None:
         """Check that the devices together give the tops, state and gradients of one device."""
         joint, args = self.joint, (self.joint.params, self.inputs, self.joint.state)
-        expected = compile_unoptimized(self.make_results(self.joint_nets), *args)(
-            joint.params, joint.inputs, joint.state
-        )
+        expected = compile_for(self.make_results(self.joint_nets), *args)(joint.params, joint.inputs, joint.state)
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(expected))
-        assert_close(compile_unoptimized(self.mapped_results, *args)(*args), expected, 1e-5)
+        assert_close(compile_for(self.mapped_results, *args)(*args), expected, 1e-5)
 
 
 def make_mesh(devices: int) -> Any:
@@ -150,6 +149,32 @@ def make_spec(axis: int | None) -> PartitionSpec:
     return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, AXIS_NAME)
 
 
-def check(name: str, devices: int, backward_modes: Sequence[str]) -> None:
-    """Check a case by its name."""
-    JointCase(CASES_BY_NAME[name], devices, backward_modes).check()
+def sums_over_rows(case: Case) -> bool:
+    """Return whether a layer adds rows, as losses and statistics do."""
+    return case.layer_type.signature.loss or getattr(case.layer_type.implementation, "stateful", False)
+
+
+def is_asked_with_devices(case: Case, is_fork: bool) -> bool:
+    """Return whether devices may share a batch: nothing is drawn, and no layer is on the host.
+
+    Rows that know nothing of each other are asked under `jax.shard_map` as it is. The cases of MultiBoxLoss have ground
+    truth that is not split; its tests ask about others.
+    """
+    traits = case.layer_type.traits
+    is_by_rows = is_fork and (traits.elementwise or traits.row_wise)
+    return not (case.random or case.layer_type.on_host or is_by_rows or case.layer_type.name == "MultiBoxLoss")
+
+
+def sharded_results_equal_one_device(case: Case, eight_devices: ProcessPoolExecutor, num_devices: int = 4) -> None:
+    case_net = cached_case_net(case, "fast")
+    if case_net.is_on_host:
+        pytest.skip("no type that selects rows on the host joins the batches of devices")
+    with expect_support("joint_batch", case_net):
+        eight_devices.submit(check_joint_batch, case, num_devices).result()
+
+
+def check_joint_batch(case: Case, num_devices: int) -> None:
+    """Check a case by autodiff, and by its type's rule if there is one."""
+    gradient = case.layer_type.gradient
+    has_rule = gradient.backward is not None and not gradient.overrides_autodiff
+    JointCase(case, num_devices, ["autodiff", "rules"] if has_rule else ["autodiff"]).check()

@@ -4,32 +4,21 @@ from typing import Any
 
 import jax
 import numpy as np
-from case import Case
-from case_net import (
-    CaseNet,
-    assert_close,
-    cached_case_net,
-    compile_unoptimized,
-    expect_support,
-    inner_product,
-    move,
-    parametrize_cases,
-    to_numpy,
-)
-from cases import COMPILED_NETS, LAYER_CASES
+
+from .case import Case
+from .case_net import CaseNet, assert_close, cached_case_net, compile_for, expect_support, inner_product, move, to_numpy
 
 STEP_SIZE = 1e-5
 
 
-@parametrize_cases(LAYER_CASES + COMPILED_NETS[:1])
-def test_jvp_is_the_product_with_the_gradient(case: Case, kernels: str) -> None:
+def jvp_is_the_product_with_the_gradient(case: Case, kernels: str) -> None:
     """The loss is unchanged, and its derivative along a direction is the product of gradient and direction."""
     case_net = cached_case_net(case, kernels)
     with expect_support("jvp", case_net):
         arrays = case_net.point, case_net.draw_direction()
-        value, slope = compile_unoptimized(
-            lambda point, d: jax.jvp(lambda p: case_net.loss(*p)[0], (point,), (d,)), *arrays
-        )(*arrays)
+        value, slope = compile_for(lambda point, d: jax.jvp(lambda p: case_net.loss(*p)[0], (point,), (d,)), *arrays)(
+            *arrays
+        )
         (expected, _), gradient = jax.tree.map(np.asarray, case_net.compiled_value_and_grad(*case_net.point))
         assert_close(value, expected, 1e-5)
         parts = jax.tree.map(lambda g, d: np.abs(g * d).sum(), gradient, case_net.draw_direction())
@@ -37,8 +26,7 @@ def test_jvp_is_the_product_with_the_gradient(case: Case, kernels: str) -> None:
         np.testing.assert_allclose(slope, inner_product(gradient, case_net.draw_direction()), rtol=0, atol=error)
 
 
-@parametrize_cases(LAYER_CASES + COMPILED_NETS[:1])
-def test_second_derivatives_equal_central_differences(case: Case, kernels: str) -> None:
+def second_derivatives_equal_central_differences(case: Case, kernels: str) -> None:
     """Tests `jax.jvp` of `jax.grad`, and `jax.grad` of the squared norm of the gradient."""
     case_net = cached_case_net(case, kernels)
     with expect_support("second_order", case_net):
@@ -48,9 +36,9 @@ def test_second_derivatives_equal_central_differences(case: Case, kernels: str) 
         with jax.enable_x64(case.random):  # other numbers are drawn in float64
             evaluated_net = float64_net if case.random else case_net
             arrays = evaluated_net.point, evaluated_net.draw_direction()
-            product, penalty = compile_unoptimized(
-                lambda p, d: compute_second_derivatives(evaluated_net, p, d), *arrays
-            )(*arrays)
+            product, penalty = compile_for(lambda p, d: compute_second_derivatives(evaluated_net, p, d), *arrays)(
+                *arrays
+            )
         assert_close(product, expected[0], 1e-3)
         np.testing.assert_allclose(penalty, expected[1], rtol=1e-3, atol=1e-3)
 

@@ -9,28 +9,18 @@ from typing import Any
 
 import jax
 import pytest
-from case import Case
-from case_net import CaseNet
-from cases import EXTRA_FORK_CASES, LAYER_CASES
 
 from caffejax import CaffejaxError
 from caffejax.core.graph import build as graph_build
 from caffejax.core.graph import build_graph
-from caffejax.core.layers import type_of
 from caffejax.core.layers.types import LayerType
 from caffejax.core.schema import read_net
 from caffejax.core.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
-from caffejax.tools.layer_pages.descriptions import list_param_fields, list_settings
+from caffejax.tools.layer_pages.descriptions import COMMON_PARAMS, list_param_fields, list_settings
 from field_reads import FieldReads, record_reads
 
-_CASES_BY_TYPE: dict[LayerType, list[Case]] = {}
-for _case in (*LAYER_CASES, *EXTRA_FORK_CASES):
-    _CASES_BY_TYPE.setdefault(type_of(read_net(_case.prototxt(2)).layer[-1]), []).append(_case)
-_FIRST_CASES = list(
-    {
-        type_of(read_net(case.prototxt(2)).layer[-1]): case for case in reversed((*LAYER_CASES, *EXTRA_FORK_CASES))
-    }.values()
-)
+from .case import Case
+from .case_net import CaseNet
 
 
 def set_different_value(message: Any, name: str) -> None:
@@ -53,12 +43,12 @@ def infer_shapes(net: NetParameter, phase: Any) -> dict[str, tuple[int, ...]]:
     return {name: tuple(blob.shape) for name, blob in build_graph(net, NetState(phase=phase)).blobs.items()}
 
 
-@pytest.mark.parametrize("case", _FIRST_CASES, ids=lambda case: case.name)
-def test_settings_are_rejected_or_ignored_as_documented(case: Case) -> None:
+def settings_are_rejected_or_ignored_as_documented(cases: list[Case]) -> None:
+    case = cases[0]
     net = read_net(case.prototxt(2))
     expected = None
-    for param in list_param_fields(type_of(net.layer[-1])):
-        for setting in list_settings(type_of(net.layer[-1]), param):
+    for param in list_param_fields(case.layer_type):
+        for setting in list_settings(case.layer_type, param):
             is_error = "an error if" in setting.meaning
             if "." in setting.name or not (is_error or setting.meaning.startswith("no effect")):
                 continue
@@ -74,13 +64,13 @@ def test_settings_are_rejected_or_ignored_as_documented(case: Case) -> None:
                 assert infer_shapes(changed_net, case.phase) == expected, setting.name
 
 
-@pytest.mark.parametrize("case", _FIRST_CASES, ids=lambda case: case.name)
-def test_documentation_names_accepted_enum_values(case: Case) -> None:
+def documentation_names_accepted_enum_values(cases: list[Case]) -> None:
+    case = cases[0]
     net = read_net(case.prototxt(2))
-    params = list_param_fields(type_of(net.layer[-1]))
+    params = list_param_fields(case.layer_type)
     for param in (p for p in params if net.layer[-1].HasField(p) or len(params) == 1):
         fields = getattr(net.layer[-1], param).DESCRIPTOR.fields_by_name
-        for setting in list_settings(type_of(net.layer[-1]), param):
+        for setting in list_settings(case.layer_type, param):
             field = fields.get(setting.name)
             if field is None or field.enum_type is None or field.is_repeated or setting.meaning.startswith("no effect"):
                 continue
@@ -132,6 +122,12 @@ def list_unread_settings(layer_type: LayerType, reads: FieldReads) -> list[tuple
     return names
 
 
+def types_declare_the_messages_of_their_settings(cases: list[Case]) -> None:
+    fields = {f.name for case in cases for f, _ in read_net(case.prototxt(2)).layer[-1].ListFields()}
+    messages = {name for name in fields if name.endswith("_param")}
+    assert messages <= {*list_param_fields(cases[0].layer_type), *COMMON_PARAMS}
+
+
 def build_case(case: Case) -> None:
     """Build the graph of a case."""
     infer_shapes(read_net(case.prototxt(2)), case.phase)
@@ -161,21 +157,18 @@ def is_rejected(case: Case, param: str, setting: str) -> bool:
     return False
 
 
-@pytest.mark.slow
-def test_no_setting_is_ignored_silently() -> None:
+def no_setting_is_ignored_silently(cases: list[Case]) -> None:
     """Each setting is read, is rejected, or is described as having no effect."""
     graph_build._infer_tops.cache_clear()  # what earlier tests traced reads no settings again
     jax.clear_caches()
-    ignored_settings = []
-    for layer_type, cases in _CASES_BY_TYPE.items():
-        reads: FieldReads = set()
-        for process, case in ((process, case) for process in (build_case, lower_case) for case in cases):
-            if list_unread_settings(layer_type, reads):
-                with record_reads(layer_type, reads):
-                    process(case)
-        ignored_settings += [
-            f"{layer_type.name} of {layer_type.docs.origin}: {param}.{name}"
-            for param, name in list_unread_settings(layer_type, reads)
-            if f"{param}.{name}" not in _SOMETIMES_READ and not all(is_rejected(case, param, name) for case in cases)
-        ]
-    assert not ignored_settings, "\n".join(ignored_settings)
+    layer_type, reads = cases[0].layer_type, set()
+    for process, case in ((process, case) for process in (build_case, lower_case) for case in cases):
+        if list_unread_settings(layer_type, reads):
+            with record_reads(layer_type, reads):
+                process(case)
+    ignored = [
+        f"{param}.{name}"
+        for param, name in list_unread_settings(layer_type, reads)
+        if f"{param}.{name}" not in _SOMETIMES_READ and not all(is_rejected(case, param, name) for case in cases)
+    ]
+    assert not ignored

@@ -1,19 +1,39 @@
-"""Checks with 8 devices: by jit over a mesh, and by shard_map."""
+"""On 8 simulated devices, values and gradients equal those of one device, and no rows move between devices."""
 
 import functools
 import re
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import jax
 import numpy as np
-from case_net import CaseNet, assert_close, compile_unoptimized
-from cases import COMPILED_NETS, LAYER_CASES
+import pytest
 from jax.sharding import NamedSharding, PartitionSpec
+
+from .case import Case
+from .case_net import CaseNet, assert_close, cached_case_net, compile_for, expect_support
 
 NUM_DEVICES = 8
 NUM_ROWS = NUM_DEVICES * 13  # a number that no shape of a layer has: of all devices by jit, of each by shard_map
 EXCHANGES = r"\b(all-gather|all-to-all|all-reduce|collective-permute)\b"
-CASES_BY_NAME = {case.name: case for case in LAYER_CASES + COMPILED_NETS}
+
+
+def jit_over_a_mesh_equals_one_device(case: Case, kernels: str, eight_devices: ProcessPoolExecutor) -> None:
+    with expect_support("shard", cached_case_net(case, kernels)):
+        eight_devices.submit(check_jit, case, kernels).result()
+
+
+def shard_map_equals_a_loop_over_shards(case: Case, kernels: str, eight_devices: ProcessPoolExecutor) -> None:
+    with expect_support("shard_map", cached_case_net(case, kernels)):
+        eight_devices.submit(check_shard_map, case, kernels).result()
+
+
+def gradients_of_sharded_examples_exchange_nothing(
+    case: Case, kernels: str, eight_devices: ProcessPoolExecutor
+) -> None:
+    if reason := cached_case_net(case, kernels).unsupported_reason("shard"):
+        pytest.skip(reason)
+    eight_devices.submit(check_gradients_of_examples, case, kernels).result()
 
 
 @functools.cache
@@ -22,18 +42,18 @@ def make_mesh() -> Any:
 
 
 @functools.lru_cache(maxsize=2)
-def cached_case_net(name: str, kernels: str) -> CaseNet:
+def case_net_of_all_rows(case: Case, kernels: str) -> CaseNet:
     """Return the net of a case, cached because both checks use it one after the other."""
-    return CaseNet(CASES_BY_NAME[name], kernels, rows=NUM_ROWS)
+    return CaseNet(case, kernels, rows=NUM_ROWS)
 
 
-def check_jit(name: str, kernels: str) -> None:
+def check_jit(case: Case, kernels: str) -> None:
     """Check that `jax.jit` over a sharded batch gives the results of one device, and that no device holds all rows."""
-    case_net = cached_case_net(name, kernels)
+    case_net = case_net_of_all_rows(case, kernels)
     expected = case_net.compiled_value_and_grad(*case_net.point)
     point = case_net.point, case_net.state
     shardings = jax.tree.map(make_input_sharding, point)
-    sharded_call = compile_unoptimized(
+    sharded_call = compile_for(
         case_net.value_and_grad_with_state, *point, in_shardings=shardings, out_shardings=(None, shardings[0])
     )
     assert_close(sharded_call(*point), expected, 1e-4)
@@ -44,9 +64,9 @@ def check_jit(name: str, kernels: str) -> None:
     assert not full_arrays, f"a device holds all rows: {full_arrays}"
 
 
-def check_shard_map(name: str, kernels: str) -> None:
+def check_shard_map(case: Case, kernels: str) -> None:
     """Check that `jax.shard_map` equals a loop over the shards: tops, and gradients of the mean loss."""
-    case_net = cached_case_net(name, kernels)
+    case_net = case_net_of_all_rows(case, kernels)
     if not case_net.inputs:
         return
     shard_inputs = [scale_inputs(case_net, 1 + 0.05 * i) for i in range(NUM_DEVICES)]
@@ -54,7 +74,7 @@ def check_shard_map(name: str, kernels: str) -> None:
         *(flatten_result(case_net.compiled_value_and_grad(case_net.params, x)) for x in shard_inputs), strict=True
     )
     joined_inputs = {n: join_shards(case_net, n, [x[n] for x in shard_inputs], np.mean) for n in case_net.inputs}
-    result = compile_unoptimized(functools.partial(map_over_devices, case_net), case_net.params, joined_inputs)(
+    result = compile_for(functools.partial(map_over_devices, case_net), case_net.params, joined_inputs)(
         case_net.params, joined_inputs
     )
     average = functools.partial(jax.tree.map, lambda *a: np.mean(a, 0))
@@ -66,21 +86,21 @@ def check_shard_map(name: str, kernels: str) -> None:
     assert_close(result, (np.mean(losses), stacked, gradients, gradients, expected_inputs), 1e-4)
 
 
-def check_gradients_of_examples(name: str, kernels: str) -> None:
+def check_gradients_of_examples(case: Case, kernels: str) -> None:
     """Check that `jit(vmap(grad))` over sharded examples exchanges nothing, and gives the results of one device.
 
     Each example is one row: for several rows XLA gathers, as for a plain `lax.conv`. Where a layer's plain lowering
     exchanges something, the layer may exchange the same.
     """
-    exchanges = _run_gradients_of_examples(name, kernels)
+    exchanges = _run_gradients_of_examples(case, kernels)
     if exchanges and kernels == "fast":
-        exchanges -= _run_gradients_of_examples(name, "reference")
+        exchanges -= _run_gradients_of_examples(case, "reference")
     assert not exchanges, f"examples go from device to device: {sorted(exchanges)}"
 
 
-def _run_gradients_of_examples(name: str, kernels: str) -> set[str]:
+def _run_gradients_of_examples(case: Case, kernels: str) -> set[str]:
     """Return the kinds of exchange in the program, after its results have been compared with one device's."""
-    case_net = CaseNet(CASES_BY_NAME[name], kernels, rows=1)
+    case_net = CaseNet(case, kernels, rows=1)
     if not case_net.inputs:
         return set()
     params, inputs = case_net.point
@@ -89,9 +109,7 @@ def _run_gradients_of_examples(name: str, kernels: str) -> set[str]:
     mesh = make_mesh()
     shardings = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("rows"))
     gradients_of_each = jax.vmap(case_net.value_and_grad, (None, 0))
-    sharded_call = compile_unoptimized(
-        gradients_of_each, params, stacked, in_shardings=shardings, out_shardings=shardings[1]
-    )
+    sharded_call = compile_for(gradients_of_each, params, stacked, in_shardings=shardings, out_shardings=shardings[1])
     expected = [case_net.compiled_value_and_grad(params, example) for example in examples]
     assert_close(sharded_call(params, stacked), jax.tree.map(lambda *a: np.stack(a), *expected), 1e-4)
     return set(re.findall(EXCHANGES, sharded_call.as_text()))

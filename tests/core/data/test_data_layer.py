@@ -1,4 +1,6 @@
-"""The Data layer beyond the recorded cases: wrapping, settings, and invalid databases."""
+"""Data: the questions of every type, and beyond the recorded batches: wrapping, settings, and invalid databases."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,6 +8,12 @@ import pytest
 from caffejax.base.errors import DataError
 from caffejax.core.data import write_leveldb, write_lmdb
 from caffejax.core.schema import caffe_pb2
+from layer_suite import layer_case, properties
+
+DIGITS = Path(__file__).parents[3] / "configs" / "digits" / "digits_test_lmdb"
+test_properties = properties(
+    layer_case("Data", f'data_param {{ source: "{DIGITS}" batch_size: ROWS backend: LMDB }}', tops=2)
+)
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from case_net import assert_close
-from global_batch import AXIS_NAME, make_mesh
 from jax.sharding import PartitionSpec as P
 
 from caffejax.base.errors import CaffejaxError
 from caffejax.core.ops.normalization_op import _sum_separately, _sum_stacked
 from caffejax.core.program.net import Net
+from layer_suite.case_net import assert_close
+from layer_suite.global_batch import AXIS_NAME, make_mesh
 
 NUM_DEVICES, SHARD_SIZE = 4, 6
 SYNC_OPTIONS = {"axis_name": AXIS_NAME, "sync_bn": True}

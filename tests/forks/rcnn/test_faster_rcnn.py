@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic_images import SIZE, draw_image
 
 import caffejax.pycaffe as caffe
 from caffejax.core.layers import layer_types
 from caffejax.forks.detection.boxes import overlaps
 from caffejax.forks.rcnn.rpn_proposals import decode_boxes
+from rcnn.synthetic_images import SIZE, draw_image
 
 pytestmark = pytest.mark.optimized
 
