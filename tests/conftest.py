@@ -15,6 +15,7 @@ import pytest
 from compile_flags import make_xla_flags
 from fresh_processes import spawn_jax_process
 
+pytest.register_assert_rewrite("layer_suite", "layer_nets")
 os.environ["XLA_FLAGS"] = make_xla_flags()  # of the processes that tests start as well
 if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one of them compiled, the others load
     _cache_folder = tempfile.TemporaryDirectory()
@@ -38,19 +39,6 @@ hypothesis.settings.load_profile("same")  # each run asks the same; --hypothesis
 REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared"
 GOLDEN = Path(__file__).parent / "golden"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the quick subset: of each test the cases that say so, else its first one; never what is slow or long."""
-    cases_by_test: dict[tuple[Path, object], list[pytest.Item]] = {}
-    for item in items:
-        if item.get_closest_marker("optimized"):
-            item.add_marker("long")
-        if not any(item.get_closest_marker(name) for name in ("slow", "long")):
-            cases_by_test.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
-    for cases in cases_by_test.values():
-        if not any(case.get_closest_marker("quick") for case in cases):
-            cases[0].add_marker("quick")
 
 
 def pytest_collection_finish() -> None:

@@ -133,7 +133,7 @@ def fork_properties(*cases: Case) -> Question:
             [case], LAYER_QUESTIONS[:-1] if case in firsts.values() else GRADIENT_QUESTIONS, is_fork=True
         )
     ]
-    return _make_test([*params, *_ask_types(cases)])
+    return _make_test([*params, *_ask_types(case for case in cases if case.layer_type.docs.origin != "BVLC")])
 
 
 def joint_batches(*cases: Case) -> Question:

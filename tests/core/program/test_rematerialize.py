@@ -103,7 +103,7 @@ def test_nan_is_propagated() -> None:
     assert all(jnp.isnan(blob).any() for blob in jax.tree.leaves(grads["x0"]))
 
 
-@pytest.mark.optimized
+@pytest.mark.long
 def test_compiled_rematerialization_uses_less_memory() -> None:
     def measure_temporary_bytes(net: Net) -> int:
         variables, inputs = net.init(KEY), make_inputs(net, 4)
