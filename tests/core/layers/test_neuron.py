@@ -65,4 +65,4 @@ def test_extreme_bottoms_give_the_limits(
 @pytest.mark.parametrize(("text", "expected"), [("", [0.25] * 3), ("channel_shared: true filler { value: 2 }", 2)])
 def test_initial_slopes_of_prelu(text: str, expected: Any) -> None:
     params = caffejax.layer("PReLU", text).init(jax.random.key(0), (2, 3, 4)).params
-    np.testing.assert_array_equal(params["weight"], expected)
+    np.testing.assert_array_equal(*params.values(), expected)
