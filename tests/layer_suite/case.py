@@ -1,7 +1,6 @@
-"""A case: a net and functions that draw its inputs; in shapes, BATCH is a placeholder for the batch size."""
+"""A case: a net of any batch size, and functions that draw its inputs."""
 
 import functools
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -10,8 +9,9 @@ import numpy as np
 
 from caffejax.core.layers import LayerType, type_of
 from caffejax.core.schema import read_net
+from caffejax.core.schema.caffe_pb2 import LossParameter, NetParameter
 
-BATCH = "ROWS"  # its text in prototxts, which must not be a part of BATCH_SIZE
+BATCH = "batch"  # stands in shapes for the batch size
 Shape = tuple[int | str, ...]
 IMAGE: Shape = (BATCH, 3, 5, 6)
 MATRIX: Shape = (BATCH, 5)
@@ -25,7 +25,7 @@ class Case:
 
     Attributes:
         name: the test id.
-        layers: the prototxt of all layers except the inputs.
+        layers: the prototxt of all layers except the inputs, or a function of the batch size that returns it.
         input_shapes: the shape of each input.
         phase: the phase of the net.
         distribution: the distribution of float inputs.
@@ -36,7 +36,7 @@ class Case:
     """
 
     name: str
-    layers: str = field(compare=False)
+    layers: str | Callable[[int], str] = field(compare=False)
     input_shapes: Mapping[str, Shape] = field(compare=False)
     phase: Literal["TRAIN", "TEST"] = field(default="TRAIN", compare=False)
     distribution: Distribution = field(default="any", compare=False)
@@ -59,12 +59,15 @@ class Case:
 
     def prototxt(self, rows: int) -> str:
         """Return the prototxt for this batch size."""
-        dims = {name: " ".join(f"dim: {n}" for n in shape) for name, shape in self.input_shapes.items()}
+        dims = {
+            name: " ".join(f"dim: {rows if n == BATCH else n}" for n in shape)
+            for name, shape in self.input_shapes.items()
+        }
         inputs = [
             f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {text} }} }} }}'
             for name, text in dims.items()
         ]
-        return "\n".join([*inputs, self.layers]).replace(BATCH, str(rows))
+        return "\n".join([*inputs, self.layers if isinstance(self.layers, str) else self.layers(rows)])
 
     def row_axis(self, blob: str) -> int | None:
         """Return the batch axis of an input, or None if it has none."""
@@ -81,15 +84,14 @@ def layer_case(layer_type: str, param: str, *bottoms: Shape, tops: int = 1, name
     )
 
 
-NORMALIZATIONS = ("FULL", "VALID", "BATCH_SIZE", "NONE", "PRE_FIXED pre_fixed_normalizer: 7")
-
-
-def normalizations_case(loss: Case, fields: str = "") -> Case:
-    """Return one net with a loss layer for each normalization, all over the same bottoms."""
-    layers = [
-        re.sub('(name|top): "(layer|t0)"', rf'\1: "\2_{i}"', loss.layers).removesuffix("}")
-        + f"loss_param {{ normalization: {normalization} {fields} }} }}"
-        for i, normalization in enumerate(NORMALIZATIONS)
-    ]
-    name = f"{loss.name}_normalised{'_ignore' * bool(fields)}"
-    return replace(loss, name=name, layers="\n".join(layers), is_net=True)
+def normalizations_case(loss: Case, **fields: Any) -> Case:
+    """Return one net with a loss layer for each normalization, all over the same bottoms, with fields of `loss_param`."""
+    layers = []
+    for mode in LossParameter.NormalizationMode.keys():
+        layer = read_net(loss.prototxt(1)).layer[-1]
+        layer.name = f"layer_{mode}"
+        layer.top[:] = [f"t_{mode}"]
+        layer.loss_param.MergeFrom(LossParameter(normalization=mode, pre_fixed_normalizer=7, **fields))
+        layers.append(layer)
+    name = "_".join([loss.name, "normalised", *fields])
+    return replace(loss, name=name, layers=str(NetParameter(layer=layers)), is_net=True)

@@ -25,7 +25,7 @@ LOSSES = (
     layer_case("SigmoidCrossEntropyLoss", "", MAP, MAP),
 )
 test_joint_batches = joint_batches(
-    *(normalizations_case(loss, ignored) for loss in LOSSES for ignored in ("", "ignore_label: 1"))
+    *(normalizations_case(loss, **ignored) for loss in LOSSES for ignored in ({}, {"ignore_label": 1}))
 )
 
 

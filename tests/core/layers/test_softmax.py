@@ -25,8 +25,8 @@ test_properties = properties(
 )
 test_joint_batches = joint_batches(
     *(
-        normalizations_case(layer_case("SoftmaxWithLoss", "", MAP, (BATCH, 2, 4), classes=3), ignored)
-        for ignored in ("", "ignore_label: 1")
+        normalizations_case(layer_case("SoftmaxWithLoss", "", MAP, (BATCH, 2, 4), classes=3), **ignored)
+        for ignored in ({}, {"ignore_label": 1})
     )
 )
 

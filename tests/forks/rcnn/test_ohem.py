@@ -37,5 +37,5 @@ test_properties = fork_properties(
 )
 HARD_EXAMPLE_LOSS = layer_case("SmoothL1LossOHEM", "", HEAT_MAP, HEAT_MAP)
 test_joint_batches = joint_batches(
-    *(normalizations_case(HARD_EXAMPLE_LOSS, ignored) for ignored in ("", "ignore_label: 1"))
+    *(normalizations_case(HARD_EXAMPLE_LOSS, **ignored) for ignored in ({}, {"ignore_label": 1}))
 )
