@@ -75,6 +75,13 @@ def fresh_process() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
+@pytest.fixture(scope="session")
+def recording_process() -> Iterator[ProcessPoolExecutor]:
+    """A process in which reads of messages' fields can be recorded: `layer_suite.field_reads`."""
+    with spawn_jax_process(PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python") as pool:
+        yield pool
+
+
 @pytest.fixture
 def no_onednn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As on a GPU; what was traced with it, or is here without, is forgotten."""

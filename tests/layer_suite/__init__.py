@@ -185,7 +185,7 @@ def _make_test(params: list[Any]) -> Question:
         if arguments.get("kernels") == "reference" and is_kernel_independent(arguments["case"]):
             return  # the program is that of the fast kernels
         monkeypatch.chdir(tmp_path)  # HDF5Output writes files
-        names = {"eight_devices", "fresh_process"} & inspect.signature(question).parameters.keys()
+        names = {"eight_devices", "fresh_process", "recording_process"} & inspect.signature(question).parameters.keys()
         question(**arguments, **{name: request.getfixturevalue(name) for name in names})
 
     return ask

@@ -85,9 +85,9 @@ def layer_case(layer_type: str, param: str, *bottoms: Shape, tops: int = 1, name
 
 
 def normalizations_case(loss: Case, **fields: Any) -> Case:
-    """Return one net with a loss layer for each normalization, all over the same bottoms, with fields of `loss_param`."""
+    """Return one net with a loss layer for each normalization, with these fields of `loss_param`, too."""
     layers = []
-    for mode in LossParameter.NormalizationMode.keys():
+    for mode, _ in LossParameter.NormalizationMode.items():
         layer = read_net(loss.prototxt(1)).layer[-1]
         layer.name = f"layer_{mode}"
         layer.top[:] = [f"t_{mode}"]

@@ -5,22 +5,20 @@ read every other setting. Types that read data are left out: their settings are 
 """
 
 import re
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-import jax
 import pytest
 
 from caffejax import CaffejaxError
-from caffejax.core.graph import build as graph_build
 from caffejax.core.graph import build_graph
 from caffejax.core.layers.types import LayerType
 from caffejax.core.schema import read_net
 from caffejax.core.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from caffejax.tools.layer_pages.descriptions import COMMON_PARAMS, list_param_fields, list_settings
-from field_reads import FieldReads, record_reads
 
 from .case import Case
-from .case_net import CaseNet
+from .field_reads import list_reads_of_cases
 
 
 def set_different_value(message: Any, name: str) -> None:
@@ -105,7 +103,7 @@ _SOMETIMES_READ = {
 }
 
 
-def list_unread_settings(layer_type: LayerType, reads: FieldReads) -> list[tuple[str, str]]:
+def list_unread_settings(layer_type: LayerType, reads: set[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the settings of a type, with their LayerParameter fields, that have an effect and are not in `reads`."""
     names = []
     for param in list_param_fields(layer_type):
@@ -128,21 +126,6 @@ def types_declare_the_messages_of_their_settings(cases: list[Case]) -> None:
     assert messages <= {*list_param_fields(cases[0].layer_type), *COMMON_PARAMS}
 
 
-def build_case(case: Case) -> None:
-    """Build the graph of a case."""
-    infer_shapes(read_net(case.prototxt(2)), case.phase)
-
-
-def lower_case(case: Case) -> None:
-    """Lower the value and gradient of a case, or compute them if it has layers on the host."""
-    for backward in ("autodiff", "rules"):
-        case_net = CaseNet(case, backward=backward, rows=2)
-        if case_net.is_on_host:
-            case_net.value_and_grad(*case_net.point)
-        else:
-            jax.jit(case_net.value_and_grad).lower(*case_net.point)
-
-
 def is_rejected(case: Case, param: str, setting: str) -> bool:
     """Return whether a case raises an error after a setting was changed."""
     net = read_net(case.prototxt(2))
@@ -157,18 +140,12 @@ def is_rejected(case: Case, param: str, setting: str) -> bool:
     return False
 
 
-def no_setting_is_ignored_silently(cases: list[Case]) -> None:
+def no_setting_is_ignored_silently(cases: list[Case], recording_process: ProcessPoolExecutor) -> None:
     """Each setting is read, is rejected, or is described as having no effect."""
-    graph_build._infer_tops.cache_clear()  # what earlier tests traced reads no settings again
-    jax.clear_caches()
-    layer_type, reads = cases[0].layer_type, set()
-    for process, case in ((process, case) for process in (build_case, lower_case) for case in cases):
-        if list_unread_settings(layer_type, reads):
-            with record_reads(layer_type, reads):
-                process(case)
+    reads = recording_process.submit(list_reads_of_cases, cases).result()
     ignored = [
         f"{param}.{name}"
-        for param, name in list_unread_settings(layer_type, reads)
+        for param, name in list_unread_settings(cases[0].layer_type, reads)
         if f"{param}.{name}" not in _SOMETIMES_READ and not all(is_rejected(case, param, name) for case in cases)
     ]
     assert not ignored
