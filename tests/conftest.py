@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from types import CodeType
 
 import hypothesis
 import pytest
@@ -39,6 +40,26 @@ hypothesis.settings.load_profile("same")  # each run asks the same; --hypothesis
 REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared"
 GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have `-k LRN` select the tests that name this type in their code, too."""
+    from caffejax.core.layers import layer_types
+
+    types = layer_types().keys()
+    for item in items:
+        if isinstance(item, pytest.Function):
+            item.extra_keyword_matches.update(types & set(find_strings(item.function.__code__)))
+
+
+def find_strings(code: CodeType) -> Iterator[str]:
+    """Yield the strings in the code of a function."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from find_strings(constant)
+        else:
+            yield from (c for c in (constant if isinstance(constant, tuple) else (constant,)) if isinstance(c, str))
 
 
 def pytest_collection_finish() -> None:

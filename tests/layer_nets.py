@@ -165,13 +165,20 @@ def name_tops(count: int) -> str:
     return "".join(f' top: "t{i}"' for i in range(count)) if count > 1 else ""
 
 
-def run_layer(layer_type: str, fields: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST") -> list[np.ndarray]:
+def run_layer(
+    layer_type: str, fields: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST", seed: int | None = 1
+) -> list[np.ndarray]:
     """Return the tops of a single layer with these bottoms; `fields` are those of LayerParameter if it has several."""
     arrays = [np.asarray(b, np.float32) for b in bottoms]
     function = caffejax.layer(layer_type, fields + name_tops(tops), phase)
     params, state = function.init(jax.random.key(0), *arrays)
-    result, _ = function(params, *arrays, state=state)
+    key = None if seed is None else jax.random.key(seed)
+    result, _ = function(params, *arrays, state=state, key=key)
     return [np.asarray(top) for top in (result if isinstance(result, tuple) else (result,))]
+
+
+def first_top(layer_type: str, fields: str, *bottoms: Any, **options: Any) -> np.ndarray:
+    return run_layer(layer_type, fields, *bottoms, **options)[0]
 
 
 def differentiate_layer(
@@ -206,3 +213,27 @@ def assert_host_equals_compiled(context: Any, *batches: tuple[np.ndarray, ...]) 
         host_top = form(context, *bottoms)
         assert isinstance(host_top, np.ndarray)
         np.testing.assert_allclose(host_top, compiled(bottoms)[0], rtol=1e-5, atol=1e-6)
+
+
+def draw_settings(random: np.random.Generator, choices: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
+    """Draw a value for each setting from its choices; None omits the setting."""
+    settings = {name: values[random.integers(len(values))] for name, values in choices.items()}
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def format_field(name: str, value: Any) -> str:
+    """Return a setting as text; a list is a repeated field."""
+    values = value if isinstance(value, list) else [value]
+    return " ".join(f"{name}: {str(v).lower() if isinstance(v, bool) else v}" for v in values)
+
+
+def format_param(param: str, settings: dict[str, Any]) -> str:
+    return f"{param} {{ {' '.join(format_field(name, value) for name, value in settings.items())} }}"
+
+
+_RANDOM = np.random.default_rng(0)
+
+
+def draw_normal(*shape: int) -> np.ndarray:
+    """Draw float32 numbers, others with each call."""
+    return _RANDOM.normal(size=shape).astype(np.float32)

@@ -1,5 +1,7 @@
 """What several files of tests share: settings, and functions that draw bottoms."""
 
+from typing import Any
+
 import numpy as np
 
 Random, Shape = np.random.Generator, tuple[int, ...]
@@ -43,3 +45,20 @@ def draw_label_maps(random: Random, shape: Shape) -> np.ndarray:
 
 def draw_small_numbers(random: Random, shape: Shape) -> np.ndarray:
     return 0.5 * random.normal(size=shape)
+
+
+def draw_wide_rois(random: np.random.Generator, n: int, num_images: int = 1) -> np.ndarray:
+    corner, sides = random.uniform(0, 150, (n, 2)), random.uniform(5, 100, (n, 2))
+    return np.concatenate([random.integers(0, num_images, (n, 1)), corner, corner + sides], axis=1).astype(np.float32)
+
+
+def compute_overlap(a: Any, b: Any, plus: float, measure: str = "IOU") -> float:
+    sides = [min(a[i + 2], b[i + 2]) - max(a[i], b[i]) for i in (0, 1)]
+    intersection = 0.0 if min(sides) < 0 else (sides[0] + plus) * (sides[1] + plus)
+    area_a, area_b = ((x[2] - x[0] + plus) * (x[3] - x[1] + plus) for x in (a, b))
+    denominator = {"IOU": area_a + area_b - intersection, "IOMU": min(area_a, area_b), "IOFU": area_a}[measure]
+    return float(intersection / denominator)
+
+
+TARGET_SETTINGS = "cls_num: 3 num_img_per_batch: 2 img_width: 300 img_height: 300"
+BOX_GROUP_FIELDS = "field_w: 30 field_w: 50 field_h: 60 field_h: 40 stride: 16"

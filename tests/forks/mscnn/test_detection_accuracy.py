@@ -1,5 +1,12 @@
 """Tests of BboxAccuracy, DetectionAccuracy and DetectionGroupAccuracy."""
 
+from typing import Any
+
+import pytest
+
+from caffejax import Net
+from caffejax.base.errors import CaffejaxError
+from layer_nets import net_text
 from layer_suite import BATCH, fork_properties, layer_case, recorded
 from mscnn.cases import (
     BBOX_REG_PARAM,
@@ -40,3 +47,21 @@ test_properties = fork_properties(
         samplers={"b1": draw_small_numbers, "b2": draw_label_maps},
     ),
 )
+
+
+@pytest.mark.parametrize(
+    ("layer_type", "text", "shapes", "tops", "message"),
+    [
+        (
+            "DetectionAccuracy",
+            "detection_accuracy_param { cls_num: 2 field_w: 9 field_h: 9 downsample_rate: 8 top_k: 3 }",
+            [(1, 6, 2, 2), (1, 6, 2, 2)],
+            1,
+            "top_k must be between 1 and cls_num 2, not 3",
+        ),
+    ],
+)
+def test_contradictory_settings_are_refused(layer_type: str, text: str, shapes: Any, tops: int, message: str) -> None:
+    with pytest.raises(CaffejaxError) as exc_info:
+        Net(net_text(layer_type, text, shapes, tops), "TRAIN")
+    assert message in str(exc_info.value)

@@ -1,9 +1,12 @@
 """What several files of tests share: settings, and functions that draw bottoms."""
 
+import functools
 from typing import Any
 
+import jax
 import numpy as np
 
+from caffejax import Net
 from layer_suite import BATCH, Shape, layer_case
 
 MAPS: Shape = (2, 3, 6, 7)
@@ -32,3 +35,34 @@ def python_case(module: str, cls: str, text: str, *bottoms: Shape, **options: An
 
 
 SCORES: Shape = (1, 18, 4, 4)
+
+
+def make_net(layer_type: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1, phase: Any = "TEST") -> Net:
+    inputs = [
+        f'layer {{ name: "b{i}" type: "Input" top: "b{i}" input_param {{ shape {{ '
+        f"{' '.join(f'dim: {n}' for n in shape)} }} }} }}"
+        for i, shape in enumerate(shapes)
+    ]
+    blob_names = [f'bottom: "b{i}"' for i in range(len(shapes))] + [f'top: "t{i}"' for i in range(tops)]
+    return Net(
+        "\n".join([*inputs, f'layer {{ name: "layer" type: "{layer_type}" {" ".join(blob_names)} {text} }}']), phase
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def compile_net(net: Net) -> Any:
+    return net.jit(net.apply)
+
+
+def run_net(net: Net, *bottoms: Any, key: int = 0) -> list[np.ndarray]:
+    inputs = {f"b{i}": np.asarray(b, np.float32) for i, b in enumerate(bottoms)}
+    tops, _ = compile_net(net)({}, {}, inputs, key=jax.random.key(key))
+    return [np.asarray(tops[name]) for name in sorted(tops)]
+
+
+def draw_overhanging_rois(random: np.random.Generator, n: int, num_images: int, size: float) -> np.ndarray:
+    a, b = random.uniform(-0.2 * size, 1.2 * size, (2, n, 2))
+    return np.concatenate([random.integers(0, num_images, (n, 1)), np.minimum(a, b), np.maximum(a, b)], 1)
+
+
+MAP_SHAPE, ROI_SHAPE = (2, 18, 6, 7), (4, 5)
