@@ -8,7 +8,8 @@ import pytest
 
 from caffejax import Net
 from caffejax.base.errors import CaffejaxError
-from layer_nets import net_text, run_layer
+from caffejax.core.layers.row_padding import strip_padding
+from layer_nets import first_top, net_text, run_layer
 from layer_suite import BATCH, fork_properties, layer_case, recorded
 from mscnn.cases import (
     BBOX_REG_PARAM,
@@ -64,7 +65,8 @@ def test_scale_route_sends_each_roi_to_one_level() -> None:
     rois[::7, 0] = -1
     bounds = "high_scale: 30", "low_scale: 30 high_scale: 60", "low_scale: 60"
     for phase in ("TRAIN", "TEST"):
-        parts = [run_layer("ScaleRoute", f"scale_route_param {{ {b} }}", rois, phase=phase)[0] for b in bounds]
+        tops = [first_top("ScaleRoute", f"scale_route_param {{ {b} }}", rois, phase=phase) for b in bounds]
+        parts = [strip_padding(top) for top in tops]
         assert all(len(part) > 1 for part in parts)
         result = np.concatenate(parts)[:, :, 0, 0]
         valid_rois = rois[rois[:, 0] >= 0]
@@ -74,7 +76,7 @@ def test_scale_route_sends_each_roi_to_one_level() -> None:
 def test_scale_route_selects_the_nearest_roi_if_none_is_in_range() -> None:
     rois = [[-1, 0, 0, 99, 99], [0, 0, 0, 9, 9], [0, 0, 0, 49, 49]]
     for phase in ("TRAIN", "TEST"):
-        (result,) = run_layer("ScaleRoute", "scale_route_param { low_scale: 200 }", rois, phase=phase)
+        result = strip_padding(first_top("ScaleRoute", "scale_route_param { low_scale: 200 }", rois, phase=phase))
         np.testing.assert_array_equal(result[:, :, 0, 0], rois[2:])
 
 
