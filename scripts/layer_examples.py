@@ -1,6 +1,6 @@
 """Examples of each layer type for the pages of layers: a prototxt that was built, the shapes that result, and a call.
 
-They are the layers that tests/core/jax_transforms asks about. Types that need a file to read have theirs here.
+They are the layers that the files of tests of types ask about. Types that need a file to read have theirs here.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from caffejax.core.schema import read_net
 from caffejax.core.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from caffejax.tools.model_check.placeholder_sources import build_assumed_graphs
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "core" / "jax_transforms"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from cases import EXTRA_FORK_CASES, LAYER_CASES
+from layer_suite import list_cases
 
 _WIDTH = 110
 _ROWS = 2
@@ -76,7 +76,7 @@ class Examples:
             for input_layer in input_layers:
                 input_layer.input_param.shape.add(dim=_INPUT_SHAPES[input_layer.name])
             self._nets[type_of(layer)] = NetParameter(layer=[*input_layers, layer]), "TRAIN", False
-        for case in (*LAYER_CASES, *EXTRA_FORK_CASES):
+        for case in list_cases():
             net = read_net(case.prototxt(_ROWS))
             if [layer.name for layer in net.layer if layer.type != "Input"] == ["layer"]:  # not one of several
                 self._nets.setdefault(type_of(net.layer[-1]), (_rename_blobs(net), case.phase, case.random))
@@ -98,7 +98,7 @@ class Examples:
     def _net(self, t: LayerType) -> tuple[NetParameter, str, bool]:
         if t not in self._nets:
             sys.exit(
-                f"layer type {t.name} of {t.docs.origin}: no case in tests/core/jax_transforms is an example of it"
+                f"layer type {t.name} of {t.docs.origin}: no case in the files of tests of types is an example of it"
             )
         return self._nets[t]
 

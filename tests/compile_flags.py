@@ -12,8 +12,7 @@ FLAGS = {
     "--xla_cpu_use_fusion_emitters": "false",
     "--xla_cpu_parallel_codegen_split_count": "1",
 }
-HAS_OLD_EMITTERS = tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11)
-if not HAS_OLD_EMITTERS:
+if tuple(map(int, version("jaxlib").split(".")[:2])) >= (0, 11):
     del FLAGS["--xla_cpu_use_fusion_emitters"]  # a process with a flag that its XLA does not know ends at once
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from types import CodeType
 
 import hypothesis
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from compile_flags import make_xla_flags
 from fresh_processes import spawn_jax_process
 
+pytest.register_assert_rewrite("layer_suite", "layer_nets")
 os.environ["XLA_FLAGS"] = make_xla_flags()  # of the processes that tests start as well
 if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one of them compiled, the others load
     _cache_folder = tempfile.TemporaryDirectory()
@@ -40,17 +42,24 @@ SHARED = REPOSITORY.parent / "shared"
 GOLDEN = Path(__file__).parent / "golden"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the quick subset: of each test the cases that say so, else its first one; never what is slow or long."""
-    cases_by_test: dict[tuple[Path, object], list[pytest.Item]] = {}
+    """Have `-k LRN` select the tests that name this type in their code, too."""
+    from caffejax.core.layers import layer_types
+
+    types = layer_types().keys()
     for item in items:
-        if item.get_closest_marker("optimized"):
-            item.add_marker("long")
-        if not any(item.get_closest_marker(name) for name in ("slow", "long")):
-            cases_by_test.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
-    for cases in cases_by_test.values():
-        if not any(case.get_closest_marker("quick") for case in cases):
-            cases[0].add_marker("quick")
+        if isinstance(item, pytest.Function):
+            item.extra_keyword_matches.update(types & set(find_strings(item.function.__code__)))
+
+
+def find_strings(code: CodeType) -> Iterator[str]:
+    """Yield the strings in the code of a function."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from find_strings(constant)
+        else:
+            yield from (c for c in (constant if isinstance(constant, tuple) else (constant,)) if isinstance(c, str))
 
 
 def pytest_collection_finish() -> None:
@@ -84,6 +93,13 @@ def eight_devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessP
 def fresh_process() -> Iterator[ProcessPoolExecutor]:
     """A process that does not load caffejax, the same for all tests."""
     with spawn_jax_process() as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def recording_process() -> Iterator[ProcessPoolExecutor]:
+    """A process in which reads of messages' fields can be recorded: `layer_suite.field_reads`."""
+    with spawn_jax_process(PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python") as pool:
         yield pool
 
 

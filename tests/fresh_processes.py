@@ -8,14 +8,14 @@ from typing import Any
 from compile_flags import make_cpu_devices_environment
 
 
-def spawn_jax_process(num_devices: int = 1) -> ProcessPoolExecutor:
-    """Return a pool of one process in which JAX simulates `num_devices` devices."""
+def spawn_jax_process(num_devices: int = 1, **environment: str) -> ProcessPoolExecutor:
+    """Return a pool of one process in which JAX simulates `num_devices` devices, with further environment variables."""
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, mp_context=context, initializer=_set_device_count, initargs=(num_devices,))
+    return ProcessPoolExecutor(1, mp_context=context, initializer=_set_environment, initargs=(num_devices, environment))
 
 
-def _set_device_count(num_devices: int) -> None:
-    os.environ |= make_cpu_devices_environment(num_devices)
+def _set_environment(num_devices: int, environment: dict[str, str]) -> None:
+    os.environ |= make_cpu_devices_environment(num_devices) | environment
 
 
 def call_exported(exported: bytes, arrays: tuple[Any, ...]) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import caffejax
 from caffejax.core.layers import Traced
@@ -18,12 +17,8 @@ from caffejax.core.ops.implementations import find_form
 from caffejax.core.program.net import Net
 from golden_cases import (
     ACCEPTED_CASES,
-    KERNEL_TYPES,
     correct_arrays,
     find_first_cases,
-    format_case_id,
-    get_layer_type_of_case,
-    is_fork_case,
 )
 
 FIRST_RECORDED_CASES = list(find_first_cases([case for case in ACCEPTED_CASES if "stochastic" not in case]).values())
@@ -80,58 +75,6 @@ class Replay:
     def run(self, backward: bool) -> tuple[Any, ...]:
         """Return the results, computed by a compiled function."""
         return tuple(self.net.jit(functools.partial(self.compute_results, backward))(self.params, self.inputs))
-
-
-def parametrize_recorded(*, is_fork: bool) -> pytest.MarkDecorator:
-    """Parametrize a test by all programs of the recorded cases of BVLC Caffe, or of those of forks.
-
-    The arguments are a case, the `backward` modes of a program, and the kernels.
-    """
-    return pytest.mark.parametrize(
-        ("case", "backward_modes", "kernels"),
-        [
-            pytest.param(
-                case,
-                backward_modes,
-                kernels,
-                id="-".join([format_case_id(case), *backward_modes, kernels]),
-                marks=_list_marks(case, backward_modes, kernels),
-            )
-            for case in ACCEPTED_CASES
-            if is_fork_case(case) == is_fork and "stochastic" not in case
-            for backward_modes, kernels in _list_programs(case)
-        ],
-    )
-
-
-def _list_marks(case: dict[str, Any], backward_modes: tuple[str, ...], kernels: str) -> list[pytest.MarkDecorator]:
-    """Return the marks of a case.
-
-    The first case of each type is quick. Reference kernels, which repeat other cases, and most cases of forks are not
-    in the default set.
-    """
-    is_first = case in FIRST_RECORDED_CASES
-    if is_fork_case(case) and not (is_first and "autodiff" in backward_modes and kernels == "fast"):
-        return [pytest.mark.optimized if kernels == "fast" else pytest.mark.long]
-    if kernels == "reference":
-        return [] if is_first and case["type"] in KERNEL_TYPES else [pytest.mark.long]
-    return [pytest.mark.quick] if is_first else []
-
-
-def _list_programs(case: dict[str, Any]) -> list[tuple[tuple[str, ...], str]]:
-    """Return (`backward` modes, kernels) for each program that is compiled for a case.
-
-    Both modes are the same for a rule that overrides autodiff. Few types of forks use the kernels; the rules of their
-    first cases, which are in the default set, are not.
-    """
-    rules = case["has_backward"] and not get_layer_type_of_case(case).gradient.overrides_autodiff
-    modes = ("autodiff", "rules") if rules else ("autodiff",)
-    if is_fork_case(case) and case not in FIRST_RECORDED_CASES:
-        return [(modes, "fast")]
-    reference = (("autodiff",), "reference")
-    if is_fork_case(case):
-        return [*(((mode,), "fast") for mode in modes), reference]
-    return [(modes, "fast"), reference]
 
 
 def has_overwritten_diff(replay: Replay, i: int) -> bool:
@@ -217,14 +160,42 @@ def net_text(layer_type: str, fields: str, shapes: list[tuple[int, ...]], tops: 
     return "\n".join([*inputs, f'layer {{ name: "layer" type: "{layer_type}" {bottoms} {top_fields} {fields} }}'])
 
 
-def run_layer(layer_type: str, fields: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST") -> list[np.ndarray]:
-    """Return the tops of a single layer with these bottoms."""
+def name_tops(count: int) -> str:
+    """Return the fields for several tops; one, which nearly all types have, needs none."""
+    return "".join(f' top: "t{i}"' for i in range(count)) if count > 1 else ""
+
+
+def run_layer(
+    layer_type: str, fields: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST", seed: int | None = 1
+) -> list[np.ndarray]:
+    """Return the tops of a single layer with these bottoms; `fields` are those of LayerParameter if it has several."""
     arrays = [np.asarray(b, np.float32) for b in bottoms]
-    top_names = " ".join(f'top: "t{i}"' for i in range(tops))
-    function = caffejax.layer(layer_type, f"{fields} {top_names}", phase)
+    function = caffejax.layer(layer_type, fields + name_tops(tops), phase)
     params, state = function.init(jax.random.key(0), *arrays)
-    result, _ = function(params, *arrays, state=state)
+    key = None if seed is None else jax.random.key(seed)
+    result, _ = function(params, *arrays, state=state, key=key)
     return [np.asarray(top) for top in (result if isinstance(result, tuple) else (result,))]
+
+
+def first_top(layer_type: str, fields: str, *bottoms: Any, **options: Any) -> np.ndarray:
+    return run_layer(layer_type, fields, *bottoms, **options)[0]
+
+
+def differentiate_layer(
+    layer_type: str, fields: str, *bottoms: Any, tops: int = 1, backward: Any = "autodiff"
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the tops of a single layer in TRAIN, and the gradients of the sum of the first top by the bottoms."""
+    arrays = [np.asarray(b, np.float32) for b in bottoms]
+    function = caffejax.layer(layer_type, fields + name_tops(tops), "TRAIN", backward=backward)
+    params, state = function.init(jax.random.key(0), *arrays)
+
+    def sum_first_top(*arrays: Any) -> Any:
+        result, _ = function(params, *arrays, state=state)
+        results = result if isinstance(result, tuple) else (result,)
+        return jnp.sum(results[0]), results
+
+    (_, results), diffs = jax.jit(jax.value_and_grad(sum_first_top, range(len(arrays)), has_aux=True))(*arrays)
+    return [np.asarray(top) for top in results], [np.asarray(diff) for diff in diffs]
 
 
 def find_host_form(layer_type: Any) -> Callable[..., Any] | None:
@@ -242,3 +213,27 @@ def assert_host_equals_compiled(context: Any, *batches: tuple[np.ndarray, ...]) 
         host_top = form(context, *bottoms)
         assert isinstance(host_top, np.ndarray)
         np.testing.assert_allclose(host_top, compiled(bottoms)[0], rtol=1e-5, atol=1e-6)
+
+
+def draw_settings(random: np.random.Generator, choices: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
+    """Draw a value for each setting from its choices; None omits the setting."""
+    settings = {name: values[random.integers(len(values))] for name, values in choices.items()}
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def format_field(name: str, value: Any) -> str:
+    """Return a setting as text; a list is a repeated field."""
+    values = value if isinstance(value, list) else [value]
+    return " ".join(f"{name}: {str(v).lower() if isinstance(v, bool) else v}" for v in values)
+
+
+def format_param(param: str, settings: dict[str, Any]) -> str:
+    return f"{param} {{ {' '.join(format_field(name, value) for name, value in settings.items())} }}"
+
+
+_RANDOM = np.random.default_rng(0)
+
+
+def draw_normal(*shape: int) -> np.ndarray:
+    """Draw float32 numbers, others with each call."""
+    return _RANDOM.normal(size=shape).astype(np.float32)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")]
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 
 PREAMBLE = '''
 import multiprocessing, os, pickle, sys, warnings

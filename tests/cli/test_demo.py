@@ -55,7 +55,7 @@ def test_objects_are_inside_of_their_boxes(name: str, tmp_path: Path) -> None:
         assert all(0 <= box.xmin < box.xmax <= 1 and 0 <= box.ymin < box.ymax <= 1 for box in boxes)
 
 
-@pytest.mark.optimized
+@pytest.mark.long
 def test_digits_are_trained_and_predicted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -155,7 +155,6 @@ def test_a_record_that_is_not_a_datum_is_reported(job_folder: Path, capsys: pyte
     assert "00000000" in run_with_error(capsys, "train", "--solver=solver.prototxt")
 
 
-@pytest.mark.slow
 def test_skip_bad_images_replaces_bad_images(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("digits_train_lmdb", "digits_test_lmdb"):
         records = Lmdb(CONFIGS / name).read_range(0, 64)
@@ -261,7 +260,6 @@ def test_a_net_without_data_is_refused_before_weights_are_read(
     assert "layer 'd' (Input): has no data" in output
 
 
-@pytest.mark.slow
 def test_gpu_mode_without_a_gpu_warns_once(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import jax
 

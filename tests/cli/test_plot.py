@@ -192,7 +192,6 @@ def test_each_element_of_a_vector_has_its_colour_and_its_line_in_a_legend(tmp_pa
     assert loss.get_legend() is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_pictures_are_written_in_each_format(
     tmp_path: Path, suffix: str, magic: bytes, capsys: pytest.CaptureFixture[str]

@@ -42,7 +42,6 @@ def run_python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=folder)
 
 
-@pytest.mark.slow
 def test_a_script_and_its_children_find_caffe(folder: Path) -> None:
     script = str(Path("package") / "script.py")
     result = run_python(folder, "-m", "caffejax", script, "--fast", "-x", "1")
@@ -52,7 +51,6 @@ def test_a_script_and_its_children_find_caffe(folder: Path) -> None:
     assert parent == f"['--fast', '-x', '1'] caffejax.pycaffe 5 True {folder}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [["package/small.py", "--fail"], pytest.param(["-m", "package.small", "--fail"], marks=pytest.mark.long)],
@@ -86,7 +84,6 @@ def test_invalid_commands_are_refused(
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_the_folder_on_the_path_suffices_for_import_caffe(tmp_path: Path) -> None:
     code = "import caffe, caffe.io; assert caffe.io.__name__ == 'caffejax.pycaffe.io'; caffe.layers.ReLU"
     subprocess.run(

@@ -76,7 +76,6 @@ def test_invalid_ports_are_refused(port: str, capsys: pytest.CaptureFixture[str]
     assert "is not a port number" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_the_server_runs_until_interrupted() -> None:
     command = [sys.executable, "-m", "caffejax", "view", str(LENET), "--serve"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:

@@ -203,7 +203,6 @@ print(min(faults[2:]))  # a busy system may take pages away between two runs
 PAGES_PER_BLOB = 256 * 32 * 62 * 62 * 4 // 4096
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc has these settings")
 def test_freed_memory_is_reused_by_the_next_run(tmp_path: Path) -> None:
     assert int(run_script(PAGE_FAULT_SCRIPT, tmp_path, "")) < PAGES_PER_BLOB / 10

@@ -34,7 +34,7 @@ def recording_functions() -> ModuleType:
 @pytest.mark.skipif(
     not INDEX or not CORPUS.exists(), reason=f"needs OpenCV's recordings in {FOLDER} and the nets in {CORPUS}"
 )
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in INDEX] or ["absent"])
+@pytest.mark.parametrize("name", list(INDEX) or ["absent"])
 def test_public_nets_equal_opencvs_recordings(name: str, recording_functions: ModuleType) -> None:
     recorded, arrays = INDEX[name], np.load(FOLDER / f"{name}.npz")
     with zipfile.ZipFile(CORPUS) as nets:

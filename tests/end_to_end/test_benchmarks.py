@@ -45,7 +45,6 @@ def test_imported_names_exist(file: Path) -> None:
     assert not [f"{module}.{name}" for module, name in find_imports(file) if not has_name(file, module, name)]
 
 
-@pytest.mark.slow
 def test_benchmark_of_gpus_compares_caffejax_with_flax() -> None:
     """The benchmark of GPUs runs on a CPU and without PyTorch too, so its mistakes are found where there is no GPU."""
     flags = "--nets lenet --batches 2 --precision float32 --rounds 1 --iterations 2 --no-torch"

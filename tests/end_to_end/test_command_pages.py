@@ -40,7 +40,6 @@ PAGES = sorted(
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_code_of_a_page_runs(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -49,7 +48,6 @@ def test_code_of_a_page_runs(
     run_page(page, capsys)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", sorted(PAGES_FOR_SEVERAL_DEVICES))
 def test_code_for_several_devices_runs(page: str, eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
     (tmp_path / "configs").symlink_to(REPOSITORY / "configs")

@@ -53,7 +53,6 @@ def test_the_cache_folder_can_be_set(tmp_path: Path) -> None:
     assert Path(result.stdout.strip()).parent == tmp_path
 
 
-@pytest.mark.slow
 def test_compiled_nets_are_loaded_from_the_cache(tmp_path: Path) -> None:
     result, folder = count_cache_hits(HOME=str(tmp_path), XDG_CACHE_HOME="")
     assert result == 0

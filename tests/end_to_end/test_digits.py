@@ -23,8 +23,6 @@ CONFIGS = REPOSITORY / "configs" / "digits"
 REFERENCE = json.loads((Path(__file__).parents[1] / "golden" / "digits" / "caffe_reference.json").read_text())
 COMMAND = [sys.executable, "-m", "caffejax"]
 
-pytestmark = pytest.mark.slow
-
 
 def run_caffejax(*arguments: object, folder: Path) -> str:
     """Runs the command; what it says on stderr."""
@@ -52,7 +50,7 @@ def test_training_is_as_accurate_as_caffes(training: tuple[Path, str]) -> None:
     assert_learns_as_caffe(training[1])
 
 
-@pytest.mark.optimized
+@pytest.mark.long
 def test_training_on_eight_devices_is_as_accurate_as_caffes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated ones, which share each batch out."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # for each device; more would be in each other's way
@@ -107,7 +105,7 @@ def test_code_of_the_first_page_runs_after_this_training(
     run_page("index.md", capsys, skipped_commands={"caffejax train --solver=configs/digits/lenet_solver.prototxt"})
 
 
-@pytest.mark.optimized
+@pytest.mark.long
 def test_a_killed_and_resumed_run_ends_with_the_same_params(tmp_path: Path) -> None:
     """kill -9 at a random moment; then --snapshot resumes to the same parameters as an uninterrupted run."""
     settings = (CONFIGS / "lenet_solver.prototxt").read_text()

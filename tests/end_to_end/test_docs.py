@@ -75,7 +75,6 @@ def test_an_error_in_the_guide_to_adding_a_layer_is_found(
     assert not bottom.ok
 
 
-@pytest.mark.slow
 def test_the_guide_to_python_layers_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,7 +103,6 @@ def test_the_page_on_python_works(
     assert capsys.readouterr().out.splitlines() == ["[1. 1.]", "(2, 4) (4, 3)", "(5, 4)", "True", "51"]
 
 
-@pytest.mark.slow
 def test_the_readme_works(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With random weights where its first command would have written trained ones."""
     monkeypatch.chdir(tmp_path)
@@ -131,7 +129,6 @@ def test_the_page_on_solvers_works(
     assert capsys.readouterr().out == "11 0.05\n"
 
 
-@pytest.mark.slow
 def test_the_page_on_weights_works(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +167,6 @@ def test_the_page_on_inference_works(capsys: pytest.CaptureFixture[str], monkeyp
     assert output[1] == "Frozen net 'LeNet': data -> prob"
 
 
-@pytest.mark.slow
 def test_the_page_for_jax_users_works(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -195,7 +191,6 @@ for gradient in whole, gradients:
 """
 
 
-@pytest.mark.slow
 def test_the_page_for_jax_users_works_on_two_devices(tmp_path: Path) -> None:
     (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
     (tmp_path / "page.py").write_text("\n".join([*read_python_blocks("jax.md"), TWO_DEVICES_SCRIPT]))
@@ -205,7 +200,6 @@ def test_the_page_for_jax_users_works_on_two_devices(tmp_path: Path) -> None:
     assert (run.returncode, run.stdout) == (0, "True\n"), run.stderr
 
 
-@pytest.mark.slow
 def test_the_page_on_profiling_works(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -272,7 +266,6 @@ RULES = {
 STEPS_AND_TOLERANCES = ((10, 1e-5), (50, 1e-3))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_the_loop_of_the_page_for_jax_users_has_the_losses_of_solver(
     rule: str, monkeypatch: pytest.MonkeyPatch
@@ -303,7 +296,6 @@ def test_the_loop_of_the_page_for_jax_users_has_the_losses_of_solver(
         np.testing.assert_allclose(namespace["losses"][:steps], losses[:steps], rtol=tolerance)
 
 
-@pytest.mark.slow
 def test_the_page_on_comparing_works(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -326,7 +318,6 @@ def test_the_page_on_comparing_works(
         assert {name.partition("/")[0] for name in file.files} == members
 
 
-@pytest.mark.slow
 def test_the_page_on_flax_source_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -203,7 +203,6 @@ def names(prepared_folder: Path) -> dict[str, Any]:
     return modules | arrays | functions | {"net": net, "params": variables.params, "state": variables.state}
 
 
-@pytest.mark.slow
 def test_examples_of_docstrings_run(
     folder: Path, names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -275,7 +274,7 @@ OUTPUTS_OF_EXAMPLES: dict[str, str | None] = {
     "upgrade_solver_proto_text": "new.prototxt",
     "view": "googlenet.html",
 }
-MARKS = {"check": pytest.mark.slow, "gradcheck": pytest.mark.slow, "time": pytest.mark.long}
+MARKS = {"time": pytest.mark.long}
 EXAMPLES_NOT_RUN = {
     "completion": "a shell redirects its output, which cli/test_completion.py tests",
     "demo": "trains for minutes, in cli/test_demo.py",

@@ -17,7 +17,7 @@ from caffejax.core.schema import read_net
 from caffejax.cpu.frozen.frozen_net import Frozen
 from caffejax.forks.detection.boxes import overlaps
 
-pytestmark = pytest.mark.optimized
+pytestmark = pytest.mark.long
 
 Weights = dict[str, dict[str, list[np.ndarray]]]  # of each net, by layer
 # by eye, in pixels

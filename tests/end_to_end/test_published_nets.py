@@ -36,7 +36,6 @@ PUBLISHED = {
     "mobilenet_ssd": "chuanqi305__MobileNet-SSD__deploy",
     "ssd300": "ssd300_deploy",
 }
-FAST = ("lenet", "cifar10_full", "squeezenet", "mobilenet")
 LONG = ("alexnet", "caffenet", "vgg16", "resnet101", "resnet152", "densenet121", "openpose")
 
 
@@ -77,11 +76,9 @@ def draw_variables(net: Net) -> Variables:
     return Variables(*jax.tree_util.tree_map_with_path(draw, tuple(net.init(jax.random.key(0)))))
 
 
-def get_marks(name: str) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.optimized] if name in LONG else [] if name in FAST else [pytest.mark.slow]
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=get_marks(name)) for name in PUBLISHED])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in PUBLISHED]
+)
 def test_configs_equal_the_published_nets(name: str) -> None:
     config, published = make_config_net(name), make_published_net(name)
     assert get_param_shapes(config.graph) == get_param_shapes(published.graph)

@@ -69,7 +69,6 @@ run = ["true"]
 """
 
 
-@pytest.mark.slow
 def test_the_runner_edits_a_copy_and_reports_the_outcomes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -329,7 +329,6 @@ def test_an_eager_pass_enters_the_functions_of_its_walk(monkeypatch: pytest.Monk
     assert functions == steps
 
 
-@pytest.mark.slow
 def test_the_spine_counts_functions_of_base_and_core() -> None:
     spine = code_walks.run_spine()
     assert {file.partition("/")[0] for file in spine.functions} == {"base", "core"}

@@ -16,7 +16,7 @@ import pytest
 from caffejax.core.program.net import Net
 from compile_flags import make_cpu_devices_environment
 
-pytestmark = pytest.mark.optimized
+pytestmark = pytest.mark.long
 
 THREADS = 8
 LAYERS = """

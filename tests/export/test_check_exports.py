@@ -30,7 +30,6 @@ def run_script(*arguments: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
 def test_all_nets_of_a_folder_are_checked(tmp_path: Path) -> None:
     nets, out = tmp_path / "nets", tmp_path / "out.jsonl"
     nets.mkdir()
@@ -45,7 +44,6 @@ def test_all_nets_of_a_folder_are_checked(tmp_path: Path) -> None:
     assert "Convolutoin" in bad_report["refused"]
 
 
-@pytest.mark.slow
 def test_a_wrong_export_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "net.prototxt").write_text(make_residual_net(1))
     monkeypatch.setitem(run_exports._FORMS, "onnx", lambda subject, inputs: _scale_outputs(subject, inputs))

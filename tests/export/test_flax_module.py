@@ -156,7 +156,6 @@ def adam_steps(model: CaffeModule, loader: Loader, n: int) -> list[float]:
     return [float(step(model, optimizer, next(loader))) for _ in range(n)]
 
 
-@pytest.mark.slow
 def test_lenet_learns_digits_and_is_checkpointed(tmp_path: Path) -> None:
     train, test = Net(LENET, "TRAIN"), Net(LENET, "TEST")
     model = CaffeModule(train, rngs=nnx.Rngs(0))

@@ -106,7 +106,6 @@ def test_embed_gives_zeros_for_padding(tmp_path: Path, flax_process: ProcessPool
     assert_equal(subject, [batch], tmp_path / "net", flax_process)
 
 
-@pytest.mark.slow
 def test_weights_can_be_an_orbax_checkpoint(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
     subject = make_subject(make_residual_net(6))
     write_flax(subject, tmp_path / "net", weight_format="orbax")
@@ -148,7 +147,6 @@ def test_sources_pass_the_type_checker(source_folder: Path, tmp_path: Path) -> N
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-@pytest.mark.slow
 def test_the_code_of_the_readme_trains_the_net(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
     net = make_residual_net(2).replace(layer("Dropout", "drop", "pool", "pool"), "")
     write_flax(make_subject(net), tmp_path / "net")
@@ -180,7 +178,6 @@ def test_the_readme_describes_train_and_eval_mode(dropout: bool, fixed: bool, se
     assert "`--outputs=fc`" in page  # the scores, which can be trained where probabilities are 0
 
 
-@pytest.mark.slow
 def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
     text = make_residual_net(2)
     subject = make_subject(text)
@@ -241,7 +238,6 @@ HOSTILE_NAMES = [
 ]
 
 
-@pytest.mark.slow
 def test_names_never_become_code(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
     layers = [f"name: {_quote(HOSTILE_NAMES[1])}", input_layer(2, 3, 4, 4, name=_escape(HOSTILE_NAMES[0]))]
     bottom = HOSTILE_NAMES[0]

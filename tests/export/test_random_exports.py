@@ -15,7 +15,6 @@ from export.run_exports import assess_subject
 SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@pytest.mark.slow
 @SETTINGS
 @given(draw_nets())
 def test_random_nets_are_equal_in_all_forms(net_and_outputs: tuple[str, tuple[str, ...]]) -> None:

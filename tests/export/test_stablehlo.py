@@ -130,7 +130,6 @@ def assert_equal(actual: dict[str, np.ndarray], expected: dict[str, Any]) -> Non
         np.testing.assert_allclose(actual[name], blob, rtol=1e-5, atol=1e-5 * np.abs(blob).max(), err_msg=name)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "outputs"),
     [
@@ -160,7 +159,7 @@ def test_an_exported_net_takes_any_batch_size_in_another_process(
         }
 
 
-@pytest.mark.optimized
+@pytest.mark.long
 def test_detections_equal_caffes(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     subject = build_subject(SSD / "deploy.prototxt", SSD / "weights.caffemodel")
     write_stablehlo(subject, tmp_path / "net.stablehlo")

@@ -1,7 +1,4 @@
-"""Fixtures of data layers, for those of forks; the folder of core's suite, whose functions make the cases of forks."""
-
-import sys
-from pathlib import Path
+"""Fixtures of data layers, for those of forks."""
 
 from data_fixtures import (  # noqa: F401
     data_layer_text,
@@ -11,5 +8,3 @@ from data_fixtures import (  # noqa: F401
     open_source,
     raw_db,
 )
-
-sys.path.append(str(Path(__file__).parents[1] / "core" / "jax_transforms"))

@@ -308,7 +308,6 @@ def test_pydot_reads_the_drawing() -> None:
     assert len(graph.get_edges()) == 7
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("no_graphviz")
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=f"needs the corpus of public nets in {CORPUS}, which is absent")

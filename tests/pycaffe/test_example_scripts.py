@@ -36,7 +36,6 @@ def make_solver(write: Write, train: Any, test: Any = None, **settings: Any) -> 
     return caffe.get_solver(write("solver.prototxt", str(s)))
 
 
-@pytest.mark.slow
 def test_classification(write: Write, tmp_path: Path) -> None:
     n = caffe.NetSpec()
     n.data = L.Input(shape={"dim": [10, 3, 27, 27]})
@@ -159,7 +158,6 @@ class Segments(caffe.Layer):
         self.idx += 1
 
 
-@pytest.mark.slow
 def test_fully_convolutional_training(write: Write) -> None:
     n = caffe.NetSpec()
     n.data, n.label = L.Python(module=MODULE, layer="Segments", ntop=2)
@@ -239,7 +237,6 @@ class SelectRows(caffe.Layer):
         pass
 
 
-@pytest.mark.slow
 def test_regions_of_images(write: Write) -> None:
     n = caffe.NetSpec()
     n.data, n.rois, n.labels = L.Python(module=MODULE, layer="Regions", ntop=3)

@@ -73,7 +73,6 @@ def test_param_diffs_add_up() -> None:
     np.testing.assert_allclose(net.params["fc1"][0].diff, single_diff, rtol=1e-5)
 
 
-@pytest.mark.slow
 def test_values_and_diffs_equal_the_functional_net() -> None:
     """Blobs, gradients and intermediate diffs of a pass use the same dropout mask."""
     net = make_input_net(caffe.TRAIN)

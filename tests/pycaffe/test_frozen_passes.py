@@ -160,8 +160,7 @@ LONG_CHANGES = [write_input, write_one_number, write_by_layer, copy_weights, wri
 
 @pytest.mark.parametrize(
     "change",
-    [*CHANGES, pytest.param(reshape, marks=pytest.mark.slow)]
-    + [pytest.param(change, marks=pytest.mark.long) for change in LONG_CHANGES],
+    [*CHANGES, reshape] + [pytest.param(change, marks=pytest.mark.long) for change in LONG_CHANGES],
 )
 def test_changes_take_effect_after_freezing(
     change: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -294,7 +293,6 @@ layer { name: "found" type: "DetectionOutput" bottom: "loc" bottom: "flat" botto
 """
 
 
-@pytest.mark.slow
 def test_frozen_detections_have_only_valid_rows() -> None:
     net, random = caffe.Net(DETECTOR, caffe.TEST), np.random.default_rng(0)
     net.prototxt = DETECTOR

@@ -30,7 +30,6 @@ def run_solver(write: Write) -> None:
     caffe.SGDSolver(write("solver.prototxt", SOLVER)).solve()
 
 
-@pytest.mark.slow
 def test_a_solver_logs_caffes_lines(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("caffejax")
     old_settings = logger.level, list(logger.handlers), logger.propagate
@@ -44,7 +43,6 @@ def test_a_solver_logs_caffes_lines(write: Write, capsys: pytest.CaptureFixture[
     assert (logger.level, logger.handlers, logger.propagate) == old_settings
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["set_logging", "GLOG_minloglevel"])
 def test_the_log_can_be_switched_off(
     method: str, write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

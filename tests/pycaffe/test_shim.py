@@ -54,7 +54,6 @@ def run_python(folder: Path, *arguments: str, path: str = "") -> str:
     return result.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("use_run_command", [True, False])
 def test_an_unbuilt_checkout_first_on_the_path_is_skipped(folder: Path, use_run_command: bool) -> None:
     arguments = ("-m", "caffejax", "run") if use_run_command else ()
@@ -99,7 +98,6 @@ def test_the_shim_has_the_programs_of_caffe(
         assert f"caffejax {name}" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_the_wheel_imports_the_hook_when_python_starts(tmp_path: Path) -> None:
     repository = Path(__file__).parents[2]
     for folder in ("shim", "src/caffejax/pycaffe/shim"):  # pip builds in the folder itself

@@ -122,7 +122,6 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "conv" bottom: "target" top: 
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before_forward", "after_forward", "before_backward", "after_backward"])
 def test_callbacks_of_the_net_do_not_change_training(when: str, write: Write) -> None:
     """Layers then run one by one: in-place layers must read their original bottoms, which later layers overwrote."""
@@ -243,7 +242,6 @@ def test_solvers_equal_recorded_iterations(case: str) -> None:
             np.testing.assert_allclose(result, recorded, rtol=5e-5, atol=5e-5 * np.abs(recorded).max(), err_msg=name)
 
 
-@pytest.mark.slow
 def test_training_equals_caffejax_solver(write: Write) -> None:
     """Both solvers give the same numbers from the same seed, with dropout."""
     net = DUMMY_DATA_NET.replace('layer { name: "loss"', 'layer { name: "drop" type: "Dropout" bottom: "ip_blob" top: "ip_blob" } layer { name: "loss"')  # fmt: skip # noqa: E501

@@ -13,7 +13,6 @@ from .conftest import Write
 DIGITS = Path(__file__).parents[2] / "configs" / "digits"
 
 
-@pytest.mark.slow
 def test_learning_lenet(write: Write) -> None:
     """The loop of Caffe's LeNet notebook on digits: train step by step, and read loss and accuracy from the blobs."""
     settings = (DIGITS / "lenet_solver.prototxt").read_text().replace("snapshot: 250", "snapshot: 0")
@@ -132,7 +131,6 @@ def run_solvers(niter: int, solvers: list[tuple[str, caffe.Solver]], fill_inputs
     return result
 
 
-@pytest.mark.slow
 def test_fine_tuning(write: Write) -> None:
     """Fine-tune the weights of a trained net for a new task, with a frozen layer and two solvers side by side."""
     r = np.random.default_rng(0)

@@ -1,4 +1,6 @@
-"""The Data layer beyond the recorded cases: wrapping, settings, and invalid databases."""
+"""Data: the questions of every type, and beyond the recorded batches: wrapping, settings, and invalid databases."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,6 +8,17 @@ import pytest
 from caffejax.base.errors import DataError
 from caffejax.core.data import write_leveldb, write_lmdb
 from caffejax.core.schema import caffe_pb2
+from layer_suite import Case, properties
+
+DIGITS = Path(__file__).parents[3] / "configs" / "digits" / "digits_test_lmdb"
+
+
+def digits_layer(rows: int) -> str:
+    param = f'data_param {{ source: "{DIGITS}" batch_size: {rows} backend: LMDB }}'
+    return f'layer {{ name: "layer" type: "Data" top: "t0" top: "t1" {param} }}'
+
+
+test_properties = properties(Case("Data", digits_layer, {}))
 
 
 @pytest.fixture

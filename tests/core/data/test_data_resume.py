@@ -42,7 +42,6 @@ def check_resume(open_source, num_skipped, num_read):
         source.close()
 
 
-@pytest.mark.slow
 @settings(max_examples=40)  # each opens and reads four sources
 @given(
     num_before=st.integers(0, 12),
@@ -58,7 +57,6 @@ def test_data_resumes(open_source, data_layer_text, raw_db, num_before, num_afte
     check_resume(lambda: open_source(net, phase, seed=seed), num_before, num_after)
 
 
-@pytest.mark.slow
 @settings(max_examples=40)  # each opens and reads four sources
 @given(
     num_before=st.integers(0, 12),

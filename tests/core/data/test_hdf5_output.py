@@ -1,4 +1,4 @@
-"""HDF5Output writes its bottoms, and HDF5Data reads the file."""
+"""HDF5Output: the questions of every type; it writes its bottoms, and HDF5Data reads the file."""
 
 import h5py
 import jax
@@ -7,6 +7,11 @@ import pytest
 
 from caffejax.base.errors import CaffejaxError, DataError
 from caffejax.core.program.net import Net
+from layer_suite import IMAGE, LABELS, layer_case, properties
+
+test_properties = properties(
+    layer_case("HDF5Output", 'hdf5_output_param { file_name: "suite.h5" }', IMAGE, LABELS, tops=0)
+)
 
 
 def net_text(file, rows=3):

@@ -68,7 +68,6 @@ def is_running(process_id: int) -> bool:
         return False
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not SHARED_MEMORY.is_dir(), reason="needs /dev/shm, where Linux shows shared memory")
 def test_workers_and_shared_memory_end_with_a_killed_program(tmp_path: Path) -> None:
     """A killed worker ends reading with one message; a killed program leaves neither workers nor memory."""

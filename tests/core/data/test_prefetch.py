@@ -54,7 +54,7 @@ def test_nothing_is_read_before_the_first_batch_is_requested():
     source.close()
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", [0, 1])
 def test_position_does_not_depend_on_prefetching(workers):
     source = Pipeline(CountingBatches(), 3, workers)
     assert source.get_state() == {"examples": 0}
@@ -69,7 +69,7 @@ def test_position_does_not_depend_on_prefetching(workers):
     source.close()
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", [0, 2])
 def test_the_error_of_a_batch_is_raised_at_each_request(workers):
     source = Pipeline(CountingBatches(bad_batch=3), 10, workers)
     batches = [next(source) for _ in range(3)]
@@ -88,7 +88,6 @@ def test_the_error_of_a_batch_is_raised_at_each_request(workers):
     source.close()
 
 
-@pytest.mark.slow
 def test_a_killed_worker_ends_reading_with_an_error():
     source = Pipeline(CountingBatches(), 2, workers=2)
     batch_index, process_id, _ = next(source)
@@ -100,7 +99,6 @@ def test_a_killed_worker_ends_reading_with_an_error():
     source.close()
 
 
-@pytest.mark.slow
 def test_workers_read_what_threads_read(open_source, data_layer_text, raw_db):
     net = data_layer_text(raw_db, 4, "crop_size: 3 mirror: true mean_value: 7 scale: 0.5", "backend: LMDB prefetch: 2")
     thread_source, worker_source = open_source(net, "TRAIN", seed=3), open_source(net, "TRAIN", seed=3, workers=2)
@@ -146,7 +144,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("interrupt", [False, True])
 def test_the_program_ends_without_closing_the_source(tmp_path, workers, interrupt):
     program = tmp_path / "program.py"

@@ -241,7 +241,6 @@ def test_layers_at_different_positions_return_batches_of_the_same_shard(
     assert len({str(loader.get_state()) for _, loader in sharded_loaders}) == 1
 
 
-@pytest.mark.slow
 def test_worker_processes_read_shards(open_loader: Callable[..., Loader], folder: Path) -> None:
     text = net_text("LMDB", folder)
     unsharded_loader = open_loader(text)

@@ -44,7 +44,7 @@ def make_net(request, tmp_path):
     return net_text
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", [0, 2])
 def test_the_next_good_image_replaces_each_bad_one_with_one_warning(make_net, open_source, caplog, workers):
     net = make_net(BAD_INDICES)
     labels_read = read_labels(open_source(net, workers=workers, skip_bad=True), 10)

@@ -38,7 +38,6 @@ def net_file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
 def test_all_layers_of_a_net_are_checked() -> None:
     report = check_gradients(Net(NET, "TRAIN"), samples=8)
     assert report.ok, report
@@ -53,7 +52,6 @@ def test_labels_are_valid_classes() -> None:
     assert inputs["data"].dtype == np.float64
 
 
-@pytest.mark.slow
 def test_the_command_prints_a_report(net_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inputs = tmp_path / "inputs.npz"
     np.savez(inputs, data=np.random.default_rng(3).normal(size=(4, 2, 6, 6)))
@@ -67,7 +65,6 @@ def test_the_command_prints_a_report(net_file: Path, tmp_path: Path, capsys: pyt
     assert report["rows"][0]["rule_autodiff"]["error"] < 1e-6
 
 
-@pytest.mark.slow
 def test_the_command_reports_a_wrong_rule(net_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     relu = layer_types()["ReLU"]
     wrong_gradient = Gradient(lambda x, *, y, dy: dy)

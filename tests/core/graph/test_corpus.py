@@ -20,10 +20,9 @@ from caffejax.pycaffe import Blob, Layer
 
 CORPUS = Path(__file__).parents[4] / "shared" / "corpus"
 
-pytestmark = [
-    pytest.mark.skipif(not CORPUS.is_dir(), reason=f"needs the corpus of public nets in {CORPUS}, which is absent"),
-    pytest.mark.slow,
-]
+pytestmark = pytest.mark.skipif(
+    not CORPUS.is_dir(), reason=f"needs the corpus of public nets in {CORPUS}, which is absent"
+)
 
 
 def list_nets() -> list[str]:

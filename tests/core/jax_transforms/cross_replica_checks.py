@@ -7,21 +7,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from case_net import assert_close
-from global_batch import AXIS_NAME, make_mesh
 from jax.sharding import PartitionSpec as P
 
 from caffejax.base.errors import CaffejaxError
 from caffejax.core.ops.normalization_op import _sum_separately, _sum_stacked
 from caffejax.core.program.net import Net
+from layer_suite import BATCH, Case
+from layer_suite.case_net import assert_close
+from layer_suite.global_batch import AXIS_NAME, make_mesh
 
 NUM_DEVICES, SHARD_SIZE = 4, 6
 SYNC_OPTIONS = {"axis_name": AXIS_NAME, "sync_bn": True}
 
-INPUT_LAYERS = """
-  layer { name: "x" type: "Input" top: "x" input_param { shape { dim: ROWS dim: 3 dim: 2 dim: 2 } } }
-  layer { name: "y" type: "Input" top: "y" input_param { shape { dim: ROWS } } }
-"""
 NORM_LAYERS = """
   layer { name: "norm" type: "BatchNorm" bottom: "x" top: "z" }
   layer { name: "scale" type: "Scale" bottom: "z" top: "z" scale_param { bias_term: true } }
@@ -42,7 +39,7 @@ INPUT_SPECS = {"x": P(AXIS_NAME), "y": P(AXIS_NAME)}
 
 def make_net(layers: str, rows: int, **options: Any) -> Net:
     """Return a net of these layers with this number of rows."""
-    return Net((INPUT_LAYERS + layers).replace("ROWS", str(rows)), "TRAIN", **options)
+    return Net(Case("net", layers, {"x": (BATCH, 3, 2, 2), "y": (BATCH,)}).prototxt(rows), "TRAIN", **options)
 
 
 def make_inputs() -> dict[str, Any]:

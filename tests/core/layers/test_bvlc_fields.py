@@ -5,23 +5,16 @@ The oracle is the list of fields of BVLC Caffe's caffe.proto.
 
 import ast
 import csv
-import dataclasses
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
-
-import jax
-import pytest
 
 from caffejax import core
-from caffejax.core.layers import Traced, type_of
-from caffejax.core.layers.blob_checks import declared_params
-from caffejax.core.layers.dispatch import backward, forward
 from caffejax.core.layers.registry import plain_type
-from caffejax.core.program.net import Net
 from caffejax.core.schema import caffe_pb2
-from field_reads import FieldReads, RecordedMessage
 from golden_cases import ACCEPTED_CASES, GOLDEN, is_fork_case
+from layer_suite import IMAGE, layer_case
+from layer_suite.field_reads import list_reads_of_cases, list_reads_of_recorded
 
 CORE = Path(core.__file__).parent
 FOLDERS = ("checkpoints", "data", "graph", "layers", "ops", "parallel", "program")
@@ -85,47 +78,29 @@ def test_the_lists_tell_fields_of_forks_from_bvlc_s() -> None:
     assert set(SHARED) <= FORK_FIELDS
 
 
-BVLC_CASES: dict[str, list[dict[str, Any]]] = {}
-for _case in ACCEPTED_CASES:
-    if not is_fork_case(_case):
-        BVLC_CASES.setdefault(_case["type"], []).append(_case)
+def test_bvlc_s_types_declare_no_settings_of_forks() -> None:
+    types = {case["type"] for case in ACCEPTED_CASES if not is_fork_case(case)}
+    assert [name for name in types if plain_type(name).signature.fork_settings] == []
 
 
-@pytest.mark.parametrize("name", BVLC_CASES)
-def test_bvlc_s_types_read_only_bvlc_s_fields(name: str) -> None:
+def test_core_reads_only_bvlc_s_fields(recording_process: ProcessPoolExecutor) -> None:
     """In all recorded cases, also where a field of a fork has the name of one of BVLC's."""
-    assert not plain_type(name).signature.fork_settings
-    reads: FieldReads = set()
-    for case in BVLC_CASES[name]:
-        trace_recorded_layer(case, reads)
-    unknown = {(message.rpartition(".")[2], field) for message, field in reads} - BVLC_FIELDS - set(SHARED)
-    assert not unknown
+    cases = [
+        (case["path"].with_suffix(".prototxt"), case["phase"]) for case in ACCEPTED_CASES if not is_fork_case(case)
+    ]
+    reads = recording_process.submit(list_reads_of_recorded, cases).result()
+    folders = tuple(f"{CORE / folder}/" for folder in FOLDERS)
+    core_reads = {(message.rpartition(".")[2], field) for file, message, field in reads if file.startswith(folders)}
+    assert core_reads - BVLC_FIELDS <= set(SHARED)
+    assert {
+        ("LRNParameter", "local_size"),
+        ("PoolingParameter", "pool"),
+        ("LossParameter", "normalization"),
+    } <= core_reads
 
 
-def trace_recorded_layer(case: dict[str, Any], reads: FieldReads) -> None:
-    """Trace forward and the backward rule of a recorded case, and add the fields that they read to `reads`."""
-    graph = Net(case["path"].with_suffix(".prototxt"), case["phase"]).graph
-    layer = graph.layer("layer")
-    message = RecordedMessage(layer.context.layer, reads)
-    ctx = dataclasses.replace(layer.context, layer=message)
-    bottoms = [graph.blobs[name] for name in layer.bottoms]
-    if not isinstance(ctx.type.implementation, Traced) or ctx.has_own_type:
-        return
-    assert type_of(layer.definition.layer) is plain_type(case["type"])
-    blobs = [jax.ShapeDtypeStruct(spec.shape, "float32") for spec in declared_params(ctx, bottoms)]
-
-    def compute(key: jax.Array, blobs: Any, bottoms: Any) -> Any:
-        keyed_ctx = ctx.replace(fold_in_args=(key, 0))
-        tops, state = forward(keyed_ctx, blobs, bottoms)
-        rule = ctx.type.gradient.backward
-        return tops, state, None if rule is None else backward(keyed_ctx, blobs, bottoms, tops, tops)
-
-    jax.eval_shape(compute, jax.random.key(0), blobs, bottoms)
-
-
-def test_a_read_of_a_fork_s_field_is_seen() -> None:
-    reads: FieldReads = set()
-    text = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 } } }'
-    message = RecordedMessage(Net(text).graph.layer("x").context.layer, reads)
-    assert message.dropout_param.scale_train
-    assert ("caffe.DropoutParameter", "scale_train") in reads
+def test_reads_of_a_fork_s_fields_are_seen(recording_process: ProcessPoolExecutor) -> None:
+    case = layer_case("LRN", "lrn_param { local_size: 3 }", IMAGE)
+    reads = recording_process.submit(list_reads_of_cases, [case]).result()
+    assert ("caffe.LRNParameter", "local_size") in reads
+    assert ("caffe.DropoutParameter", "dropout_ratio") not in reads

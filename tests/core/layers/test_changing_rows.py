@@ -9,7 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax import HostFunction, LayerError, Net, PaddedRows, Solver
+from caffejax import LayerError, Net, PaddedRows, Solver
+from caffejax.core.layers import HostFunction
 from caffejax.core.layers.registry import plain_type, register_temporarily
 from caffejax.core.program.interpreter import CompiledParts
 

@@ -104,7 +104,6 @@ def compute_loss_and_gradients(model: Any, kernels: Any) -> Any:
     return net.jit(jax.value_and_grad(net.loss, has_aux=True))(params, state, inputs, jax.random.key(1))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "model", [CONFIGS / "lenet" / "train_val.prototxt", BATCH_NORM_NET], ids=["lenet", "batch norm"]
 )

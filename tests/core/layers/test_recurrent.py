@@ -15,6 +15,16 @@ from caffejax.core.parallel import one_device_mesh
 from caffejax.core.program.net import Net
 from caffejax.core.solver.evaluate import Evaluator
 from layer_nets import net_text
+from layer_suite import BATCH, layer_case, properties, recorded
+
+GAUSSIAN_FILLER = 'weight_filler { type: "gaussian" std: 1 }'
+
+test_recorded = recorded("LSTM", "LSTMUnit", "RNN")
+test_properties = properties(
+    layer_case("LSTM", f"recurrent_param {{ num_output: 3 {GAUSSIAN_FILLER} }}", (4, BATCH, 5), (4, BATCH)),
+    layer_case("LSTMUnit", "", (1, BATCH, 3), (1, BATCH, 12), (1, BATCH), tops=2),
+    layer_case("RNN", f"recurrent_param {{ num_output: 3 {GAUSSIAN_FILLER} }}", (4, BATCH, 5), (4, BATCH)),
+)
 
 N, FEATURES, SIZE = 2, 3, 4
 PARAM = (

@@ -11,7 +11,6 @@ BATCH = 4  # a device's
 DEFAULT_NETS = ("ignored",)  # the others in CI
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name if name in DEFAULT_NETS else pytest.param(name, marks=pytest.mark.long) for name in CASES]
 )
@@ -25,7 +24,6 @@ def test_eight_devices_train_like_one(eight_devices: ProcessPoolExecutor, tmp_pa
     assert_equal(parallel.result(), single.result())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("devices", "options", "settings"),
     [
@@ -53,7 +51,6 @@ def test_devices_and_options_train_equally(
     assert_equal(parallel.result(), single.result())
 
 
-@pytest.mark.slow
 def test_several_steps_per_dispatch_train_like_single_steps(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
     write_data(tmp_path, "ignored")
     text = make_solver_text(tmp_path, "ignored", 4)

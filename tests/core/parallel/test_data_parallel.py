@@ -26,7 +26,6 @@ def train_net(
     return eight_devices.submit(train, text, 8, options, iterations=iterations, **solver_options).result()[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("parallel", [(), pytest.param((("shard", "params"),), marks=pytest.mark.long)])
 def test_weights_are_rounded_and_biases_are_not(
     eight_devices: ProcessPoolExecutor, tmp_path: Path, parallel: Any
@@ -43,7 +42,6 @@ def test_weights_are_rounded_and_biases_are_not(
         np.testing.assert_allclose(weight - initial[layer][0], update, rtol=0, atol=2**-7 * np.abs(update).max())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

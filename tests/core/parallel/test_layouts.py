@@ -67,7 +67,6 @@ def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
     return (losses, result), n_kept_layouts
 
 
-@pytest.mark.slow
 def test_training_keeps_layouts_and_results(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
     """Training starts from the initial state, from a state that is set, and from a checkpoint."""
     write_data(tmp_path, "ignored")

@@ -10,7 +10,6 @@ from cluster import Cluster, make_worker_commands
 from parallel_nets import CASES, assert_equal, make_solver_text, train, write_data
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_processes", "num_devices", "names"),
     [

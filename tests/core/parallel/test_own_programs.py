@@ -9,7 +9,6 @@ import pytest
 from cluster import FOLDER, Cluster
 
 REPOSITORY = FOLDER.parents[2]
-pytestmark = pytest.mark.slow
 
 
 def read_program() -> str:

@@ -55,7 +55,6 @@ def train_sharded(text: str, snapshot: str, checkpoint_only: bool) -> list[float
     return losses
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("snapshot", ["lenet.orbax", pytest.param("lenet_iter_2.solverstate", marks=pytest.mark.long)])
 def test_large_arrays_are_always_sharded(eight_devices: ProcessPoolExecutor, tmp_path: Path, snapshot: str) -> None:
     write_data(tmp_path, "lenet")

@@ -16,8 +16,6 @@ from caffejax.core.checkpoints.caffemodel import read_caffemodel
 # how often processes are killed at random; ten take five minutes on two cores
 NUM_KILLS = int(os.environ.get("CAFFEJAX_KILLS", "2"))
 
-pytestmark = pytest.mark.slow
-
 
 def write_solver(folder: Path, iterations: int, settings: str = "", net: str = "ignored") -> str:
     """Write a solver that trains a small net with the batches of two processes."""

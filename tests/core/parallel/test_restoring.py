@@ -9,7 +9,6 @@ import pytest
 from parallel_nets import assert_equal, make_solver_text, train, write_data
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -32,7 +31,6 @@ def test_resumes_bit_for_bit_from_a_checkpoint(
             np.testing.assert_array_equal(blob, expected)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("snapshot", [".orbax", pytest.param("_iter_6.solverstate", marks=pytest.mark.long)])
 def test_resumes_on_a_different_number_of_devices(
     eight_devices: ProcessPoolExecutor, tmp_path: Path, snapshot: str
@@ -95,7 +93,6 @@ def train_and_move(text: str, options: dict[str, Any]) -> list[np.ndarray]:
     return result
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, pytest.param({"shard": "params"}, marks=pytest.mark.long)], ids=str)
 def test_states_move_from_several_devices_to_one_and_back(
     eight_devices: ProcessPoolExecutor, tmp_path: Path, options: dict[str, Any]

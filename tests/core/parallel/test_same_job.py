@@ -219,7 +219,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return [pickle.loads((root / f"out{i}").read_bytes()) for i in range(2)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_processes_that_differ_are_refused(results: Results, name: str) -> None:
     for result in results:
@@ -229,7 +228,6 @@ def test_processes_that_differ_are_refused(results: Results, name: str) -> None:
         assert result[CASES[name].control] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "message"),
     [

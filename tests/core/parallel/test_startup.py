@@ -40,7 +40,6 @@ def write_solver(folder: Path, net: str = "", settings: str = "") -> str:
     return f"--solver={folder / 'solver.prototxt'}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "scheduler", [pytest.param(SLURM, id="slurm"), pytest.param(OPEN_MPI, id="open_mpi", marks=pytest.mark.long)]
 )
@@ -127,7 +126,6 @@ def test_invalid_addresses_are_refused(address: str, message: str) -> None:
             initialize_distributed(address, 2, 0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -173,7 +171,6 @@ def four_devices() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("net", "flags", "message"),
     [

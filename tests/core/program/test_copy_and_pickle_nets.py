@@ -52,7 +52,6 @@ def assert_equal(actual: Any, expected: Any) -> None:
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])
 def test_copies_compute_the_same(make_copy: Callable[[Any], Any]) -> None:
     options: Any = {"seed": 3, "kernels": "reference", "backward": "rules", "remat": "auto", "memory_limit": 10**9}
@@ -89,7 +88,6 @@ def test_copied_frozen_nets_are_compiled_again(make_copy: Callable[[Any], Any]) 
     assert_equal(net_copy({"x": INPUTS["x"]}), expected)
 
 
-@pytest.mark.slow
 def test_a_net_pickles_as_its_definition() -> None:
     net = Net(BRANCHES, "TRAIN")
     compute(net)

@@ -74,7 +74,6 @@ def test_loss_and_gradients_are_zero_if_no_row_is_left() -> None:
     assert values["ip2"].shape == (0, 3)
 
 
-@pytest.mark.slow
 def test_compilations_are_bounded_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     net = Net(FILTERED, "TRAIN")
     params, state = net.init(jax.random.key(0))
@@ -94,7 +93,6 @@ def test_compilations_are_bounded_and_reported(caplog: pytest.LogCaptureFixture)
     assert other_messages[-1].endswith(f"({ROWS + 1} shapes so far)")
 
 
-@pytest.mark.slow
 def test_a_net_with_host_layers_trains(tmp_path: Path) -> None:
     data_layer = """layer { name: "in" type: "DummyData" top: "data" top: "label" top: "keep" dummy_data_param {
       shape { dim: 8 dim: 4 } shape { dim: 8 } shape { dim: 8 } data_filler { type: "gaussian" }

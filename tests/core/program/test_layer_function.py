@@ -16,58 +16,13 @@ import pytest
 import caffejax
 from caffejax import CaffejaxError, LayerType, Net, declare, register_temporarily
 from caffejax.core.layers import CallerInput, Variants, layer_types
-from caffejax.core.layers.row_padding import strip_padding
 from caffejax.core.schema.caffe_pb2 import LayerParameter, LRNParameter
-from golden_cases import ACCEPTED_CASES, format_case_id, is_fork_case
-from layer_nets import FIRST_RECORDED_CASES, Replay
+from golden_cases import ACCEPTED_CASES
+from layer_suite.recorded import RecordedLayer
 
 KEY = jax.random.key(0)
 X = jax.random.normal(KEY, (2, 3, 5, 6))
 CONV = caffejax.layer("Convolution", "num_output: 2 kernel_size: 3")
-
-
-class RecordedLayer:
-    """A recorded case as a function of its params and bottoms."""
-
-    def __init__(self, case: dict[str, Any]) -> None:
-        replay = Replay(case)
-        self.recorded, self.layer = replay.recorded, replay.layer
-        definition = replay.layer.definition.layer
-        self.function = caffejax.layer(definition.type, definition, phase=case["phase"])
-        self.bottoms = [self.recorded[f"bottom/{name}"] for name in self.layer.bottoms]
-        initial = self.function.init(KEY, *self.bottoms)
-        self.params = initial.params | replay.params.get("layer", {})
-        self.state = initial.state | replay.state.get("layer", {})
-
-    def compute_tops(self, params: Any, *bottoms: Any) -> tuple[Any, ...]:
-        state = self.state
-        for _ in range(int(self.recorded.get("forwards", 1))):
-            tops, state = self.function(params, *bottoms, state=state, key=KEY)
-        return tops if isinstance(tops, tuple) else (tops,)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(
-            case,
-            id=format_case_id(case),
-            marks=[] if case in FIRST_RECORDED_CASES and not is_fork_case(case) else [pytest.mark.long],
-        )
-        for case in ACCEPTED_CASES
-        if "stochastic" not in case
-    ],
-)
-def test_tops_are_as_recorded(case: dict[str, Any]) -> None:
-    recorded = RecordedLayer(case)
-    tops = recorded.compute_tops(recorded.params, *recorded.bottoms)
-    assert len(tops) == len(recorded.layer.tops)
-    for name, top in zip(recorded.layer.tops, tops, strict=True):
-        expected = recorded.recorded[f"top/{name}"]
-        if recorded.layer.type.traits.pads_rows:
-            top = strip_padding(top)
-        assert top.shape == expected.shape
-        np.testing.assert_allclose(top, expected, atol=case["atol"], rtol=case["rtol"])
 
 
 GRADIENT_CASES = {

@@ -88,7 +88,6 @@ def compute_gradient(name: str, precision: Any, **options: Any) -> tuple[Any, An
     return net.jit(jax.value_and_grad(net.loss, has_aux=True))(*variables, inputs, jax.random.key(1))
 
 
-@pytest.mark.slow
 @each_backward
 @each_net
 def test_bfloat16_is_close_to_float32(name: str, kernels: Any, backward: Any) -> None:
@@ -151,7 +150,6 @@ def test_matrix_products_round_their_factors(name: str, backward: Any) -> None:
     assert set.union(*map(get_factor_dtypes, bfloat16_products)) == {jnp.dtype(jnp.bfloat16)}
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("no_onednn")
 @each_net
 def test_fast_kernels_without_onednn(name: str) -> None:
@@ -203,7 +201,6 @@ def test_labels_beyond_256_are_not_rounded() -> None:
     jax.tree.map(np.testing.assert_array_equal, half, exact)
 
 
-@pytest.mark.slow
 def test_perturbations_and_blobs_of_a_bfloat16_net_are_float32() -> None:
     net, variables, inputs = make_net("lenet", "bfloat16")
     perturbation = {"conv1": jnp.zeros((4, *net.graph.blobs["conv1"].shape[1:]))}
@@ -247,7 +244,7 @@ def make_digits_solver(folder: Path, precision: Any, iterations: int) -> Solver:
     return Solver(param, file=CONFIGS / "digits" / "lenet_solver.prototxt", precision=precision)
 
 
-@pytest.mark.optimized
+@pytest.mark.long
 def test_digits_are_learned_in_bfloat16(tmp_path: Path) -> None:
     accuracies = []
     for precision in ("float32", "bfloat16"):
@@ -280,7 +277,6 @@ def test_bfloat16_training_resumes_from_float32_snapshots(tmp_path: Path) -> Non
     resumed.close()
 
 
-@pytest.mark.slow
 def test_commands_accept_the_precision_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(CONFIGS / "digits" / "lenet_train_test.prototxt")
     settings = (CONFIGS / "digits" / "lenet_solver.prototxt").read_text()

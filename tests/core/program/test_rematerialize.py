@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from schedule_nets import CHAIN, CONFIGS, KEY, get_step_names, make_inputs
 
-from caffejax import Gradient, HostFunction, LayerType, Net, Signature, Solver
+from caffejax import Net, Solver, declare
 from caffejax.cli import main
 from caffejax.core.layers.registry import register_temporarily
 from caffejax.core.program import LayerSchedule, PassInputs, Step, compute_part_with_remat, run_schedule
@@ -104,7 +104,7 @@ def test_nan_is_propagated() -> None:
     assert all(jnp.isnan(blob).any() for blob in jax.tree.leaves(grads["x0"]))
 
 
-@pytest.mark.optimized
+@pytest.mark.long
 def test_compiled_rematerialization_uses_less_memory() -> None:
     def measure_temporary_bytes(net: Net) -> int:
         variables, inputs = net.init(KEY), make_inputs(net, 4)
@@ -142,17 +142,16 @@ def test_layers_that_fit_are_not_recomputed(caplog: pytest.LogCaptureFixture) ->
 NUM_CALLS = {"forward": 0, "backward": 0}
 
 
-def triple(ctx: Any, x: np.ndarray) -> np.ndarray:
+@declare("Triple", on_host=True, top_shapes=lambda x: [x.shape])
+def triple(x: np.ndarray) -> np.ndarray:
     NUM_CALLS["forward"] += 1
     return 3 * x
 
 
-def triple_backward(ctx: Any, x: np.ndarray, *, y: np.ndarray, dy: np.ndarray) -> np.ndarray:
+@triple.backward
+def triple_backward(x: np.ndarray, *, y: np.ndarray, dy: np.ndarray) -> np.ndarray:
     NUM_CALLS["backward"] += 1
     return 3 * dy
-
-
-TRIPLE = LayerType(Signature("Triple"), HostFunction(triple, lambda ctx, x: [x.shape]), Gradient(triple_backward))
 
 
 def make_host_net(blocks: int, size: int) -> str:
@@ -166,7 +165,7 @@ def make_host_net(blocks: int, size: int) -> str:
 
 @pytest.mark.parametrize("blocks", [3, pytest.param(12, marks=pytest.mark.optimized)])
 def test_host_layers_run_once_and_the_layers_between_them_are_recomputed(blocks: int) -> None:
-    with register_temporarily(TRIPLE):
+    with register_temporarily(triple):
         nets = [make_remat_net(make_host_net(blocks, 2 * blocks)), Net(make_host_net(blocks, 2 * blocks), "TRAIN")]
     variables, inputs = nets[1].init(KEY), make_inputs(nets[1], 4)
 

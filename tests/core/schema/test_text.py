@@ -236,7 +236,6 @@ def test_any_text_reads_as_google_reads_it_or_is_refused(text):
         assert actual.SerializeToString() == expected.SerializeToString()
 
 
-@pytest.mark.slow
 def test_corpus_reads_as_google_reads_it(shared_folder):
     texts = []
     with zipfile.ZipFile(shared_folder / "corpus" / "nets.zip") as nets:

@@ -124,7 +124,6 @@ def test_enum_names_of_forks(old, new):
     assert read_net(f"layers {{ type: {old} }}").layer[0].type == new
 
 
-@pytest.mark.slow
 def test_public_nets_are_upgraded(shared_folder):
     rejected_names = []
     with zipfile.ZipFile(shared_folder / "corpus" / "nets.zip") as nets:

@@ -10,8 +10,6 @@ import pytest
 
 from compile_flags import make_cpu_devices_environment
 
-pytestmark = pytest.mark.slow
-
 SCRIPT = """
 import sys
 import jax, numpy as np

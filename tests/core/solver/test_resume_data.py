@@ -54,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", [0, 1])
 def test_resumes_bit_for_bit_from_a_checkpoint(folder: Path, workers: int) -> None:
     def make_solver(workers: int) -> Solver:
         return Solver("solver.prototxt", skip_bad=True, workers=workers)

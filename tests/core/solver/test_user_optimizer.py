@@ -267,7 +267,6 @@ def train_on_two_devices(folder: Path, shard: Any) -> tuple[bool, list[Any]]:
     return not moment.is_fully_replicated, results
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shard", ["none", "optimizer", "params"])
 def test_several_devices_shard_its_state(eight_devices: ProcessPoolExecutor, shard: str, tmp_path: Path) -> None:
     """The arrays that belong to params are sharded as Caffe's history is, and one device continues the snapshot."""

@@ -69,7 +69,6 @@ def test_folded_layers_give_equal_outputs(layers: list[str], outputs: list[str] 
     assert_frozen_net_equals_net(make_net_text((batch, 6, 6, 5), *layers), outputs)
 
 
-@pytest.mark.slow
 def test_folded_nets_give_equal_outputs() -> None:
     """All cases are branches of one net, to compile only once."""
     branches, output_names = [], []

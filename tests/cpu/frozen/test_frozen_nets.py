@@ -68,7 +68,6 @@ def make_net_with_two_inputs() -> Net:
     return Net(TWO_INPUTS, "TEST")
 
 
-@pytest.mark.slow
 def test_other_batch_and_image_sizes_give_equal_outputs(net_and_frozen: tuple[Net, Variables, Frozen]) -> None:
     net, variables, frozen = net_and_frozen
     for shape in [(5, 3, 12, 10), (1, 3, 9, 17)]:

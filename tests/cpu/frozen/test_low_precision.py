@@ -214,7 +214,6 @@ def test_blobs_of_zeros_give_zeros() -> None:
     assert np.all(np.asarray(freeze(net, zeros, "int8", jax.tree.map(np.zeros_like, x))(x)["f"]) == 0)
 
 
-@pytest.mark.slow
 @MARKS["int8"]
 @MARKS["bfloat16"]
 def test_classes_of_digits_equal_float32() -> None:

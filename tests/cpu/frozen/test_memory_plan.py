@@ -119,7 +119,6 @@ HYPOTHESIS_OPTIONS = {
 }
 
 
-@pytest.mark.slow
 @settings(max_examples=6, **HYPOTHESIS_OPTIONS)
 @given(draw_nets())
 def test_random_nets_give_equal_outputs(net_and_outputs: tuple[str, tuple[str, ...]]) -> None:

@@ -23,7 +23,7 @@ def select_prefix(values: dict[str, np.ndarray], prefix: str) -> dict[str, np.nd
     return {k.removeprefix(f"{prefix}/"): v for k, v in values.items() if k.startswith(f"{prefix}/")}
 
 
-@pytest.mark.parametrize("name", [n if i % 3 == 1 else pytest.param(n, marks=pytest.mark.optimized)
+@pytest.mark.parametrize("name", [n if i % 3 == 1 else pytest.param(n, marks=pytest.mark.long)
                                   for i, n in enumerate(NETS)])  # fmt: skip
 def test_frozen_recorded_nets_equal_caffe(name: str) -> None:
     values = dict(np.load(GOLDEN / "nets" / f"{name}.npz"))
@@ -53,7 +53,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("name", [n if i % 8 == 0 else pytest.param(n, marks=pytest.mark.optimized)
+@pytest.mark.parametrize("name", [n if i % 8 == 0 else pytest.param(n, marks=pytest.mark.long)
                                   for i, n in enumerate(LAYERS)])  # fmt: skip
 def test_frozen_recorded_layers_equal_the_net(name: str) -> None:
     """Each net has one recorded layer."""

@@ -98,7 +98,6 @@ def test_layer_has_equal_results_with_both_kernels(layer_type: str, text: str, s
     assert_kernels_agree(net_text(layer_type, text, [shape]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "rows"), [("lenet", 3), ("cifar10_full", 2)])
 def test_net_has_equal_results_with_both_kernels(name: str, rows: int) -> None:
     assert_kernels_agree(CONFIGS / name / "train_val.prototxt", rows=rows)
@@ -137,7 +136,6 @@ def compute_reference_results(phase: Any, rows: int) -> Any:
     return jax.tree.map(np.asarray, compute_results(BLOCK_NET, phase, rows, "reference"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
 @pytest.mark.parametrize("rows", [1, 4])  # with one, weights are larger than what comes out
 @pytest.mark.parametrize("library", ["oneDNN", "XLA"])

@@ -25,7 +25,6 @@ def test_random_faults_leave_consistent_files(job: Job, seed: int) -> None:
     assert job.find_problems(seed) == []
 
 
-@pytest.mark.slow
 def test_a_kill_in_half_a_write_leaves_consistent_files(job: Job) -> None:
     seed = KINDS.index("kill in half a write") + 2 * len(KINDS)  # none of those above: they share the folder
     assert job.find_problems(seed) == []

@@ -15,7 +15,7 @@ CASES = Path(__file__).parent / "cases"
 CASES_PER_FORMAT = 200  # a number instead of a time, so that each run reads the same cases
 SLOW_FORMATS = {"checkpoints", "solver", "solverstate", "solverstate_h5"}  # to begin
 STORED_CASES = [
-    pytest.param(case, id=f"{format.name}-{case.name}", marks=[pytest.mark.slow] if format.name in SLOW_FORMATS else [])
+    pytest.param(case, id=f"{format.name}-{case.name}")
     for format in sorted(CASES.iterdir())
     for case in sorted(format.iterdir())
 ]

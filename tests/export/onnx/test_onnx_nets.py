@@ -47,7 +47,6 @@ NETS = {
     "odd_names": ODD_NAMES,
     "forms": FORKS_INNER_PRODUCTS,
 }
-QUICK_NETS = ("in_place", "odd_names", "forms")
 LONG_NETS = ["squeezenet", "mobilenet", "cifar10_full", "lstm", "faster_rcnn_toy/test", "ssd_shapes/deploy"]
 
 
@@ -62,9 +61,7 @@ def draw_inputs(subject: InferenceModel) -> dict[str, np.ndarray]:
     return {name: rng.normal(size=b.shape).astype(b.dtype) for name, b in subject.inputs.items()}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in QUICK_NETS else [pytest.mark.slow]) for name in NETS]
-)
+@pytest.mark.parametrize("name", NETS)
 def test_a_net_gives_equal_outputs(name: str) -> None:
     subject = make_subject(NETS[name])
     model = assert_model_equals_net(subject, draw_inputs(subject))

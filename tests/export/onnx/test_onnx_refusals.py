@@ -83,7 +83,6 @@ def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path, path: str) -> 
         write_net(CLASSIFICATION, tmp_path / path)
 
 
-@pytest.mark.slow
 def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
     code = "import sys; sys.modules['onnx'] = None; import caffejax.export; import caffejax.export.onnx"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=False)

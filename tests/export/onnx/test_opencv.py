@@ -41,7 +41,6 @@ def assert_equal_in_opencv(subject: InferenceModel) -> None:
         np.testing.assert_allclose(actual_output, expected_output, rtol=0, atol=1e-4 * np.abs(expected_output).max())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 def test_opencv_gives_equal_outputs(name: str) -> None:
     net = Net(NETS[name])
@@ -65,7 +64,6 @@ def test_opencv_gives_equal_outputs_of_segnet(tmp_path: Path) -> None:
     assert_equal_in_opencv(make_inference_model(net, draw_variables(net)))
 
 
-@pytest.mark.slow
 def test_pad_rows_keeps_padding_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     weights = f"--weights={BOXES.with_suffix('.caffemodel')}"

@@ -14,7 +14,7 @@ from caffejax.core.solver import make_step, rate_schedule
 from caffejax.core.solver.caffe_optimizer import make_optimizer
 from caffejax.core.solver.train_step import init_train_state, stack_batches
 
-pytestmark = pytest.mark.optimized
+pytestmark = pytest.mark.long
 
 NET_FOLDERS = sorted((Path(__file__).parent / "recorded" / "nets").iterdir())
 

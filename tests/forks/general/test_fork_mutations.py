@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import FORK_CASES
 
 import caffejax.core.data  # noqa: F401  registers the data layers
 from caffejax.base.errors import CaffejaxError
@@ -15,6 +14,7 @@ from caffejax.core.layers import layer_types
 from caffejax.core.program.net import Net
 from caffejax.core.schema import read_net
 from golden_cases import ACCEPTED_CASES
+from layer_suite import list_cases
 
 pytestmark = pytest.mark.long
 
@@ -32,7 +32,7 @@ NUMBERS_BY_CPP_TYPE: dict[int, list[Any]] = {
 def _make_nets_by_type() -> dict[str, tuple[str | Path, Any]]:
     """Return, for each fork's type, a net that contains it and the net's phase."""
     result: dict[str, tuple[str | Path, Any]] = {}
-    for case in FORK_CASES:
+    for case in list_cases():
         layers = [layer.type for layer in read_net(case.prototxt(2)).layer if layer.name == "layer"]
         result.setdefault(layers[0] if layers else "", (case.prototxt(2), case.phase))
     for case in ACCEPTED_CASES:

@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from synthetic_images import SIZE, draw_image
-from test_traced_samplings import HARD_LOSSES, PLAIN_LOSSES, RFCN, draw_inputs
 
 from caffejax import Solver, read_solver
 from caffejax.core.solver.changing_rows import RowPadding
+from rcnn.synthetic_images import SIZE, draw_image
+from rcnn.test_traced_samplings import HARD_LOSSES, PLAIN_LOSSES, RFCN, draw_inputs
 
 DEVICES = 8
 TOY = Path(__file__).parents[3] / "configs" / "faster_rcnn_toy" / "solver.prototxt"

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic_images import SIZE, draw_image
 
 import caffejax.pycaffe as caffe
 from caffejax.core.layers import layer_types
 from caffejax.forks.detection.boxes import overlaps
 from caffejax.forks.rcnn.rpn_proposals import decode_boxes
+from rcnn.synthetic_images import SIZE, draw_image
 
-pytestmark = pytest.mark.optimized
+pytestmark = pytest.mark.long
 
 CONFIG = Path(__file__).parents[3] / "configs" / "faster_rcnn_toy"
 IM_INFO = np.asarray([[SIZE, SIZE, 1]], np.float32)
@@ -33,7 +33,6 @@ def decode_detections(tops: dict[str, Any]) -> list[tuple[int, float, np.ndarray
     return result
 
 
-@pytest.mark.slow
 @pytest.mark.skipif("SmoothL1Loss" not in layer_types(), reason="needs SmoothL1Loss")
 def test_trained_net_detects_the_objects_of_its_training_images(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

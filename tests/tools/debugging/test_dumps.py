@@ -90,7 +90,6 @@ def test_a_layer_that_computes_differently_is_found(layer: str, dump: Dump) -> N
     }
 
 
-@pytest.mark.slow
 def test_isolated_layers_differ_only_at_the_changed_array(dump: Dump) -> None:
     """A rounding that is blown up, as one that moves a maximum would be, reaches no other layer."""
     changed_dump = replace_array(dump, "blob/pool", dump.arrays["blob/pool"] * 1.1)

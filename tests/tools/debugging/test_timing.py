@@ -21,7 +21,6 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("net", "phase"), [(DIGITS, "TRAIN"), (NET_WITH_INPUTS, "TRAIN"), (NET_WITH_INPUTS, "TEST")])
 def test_every_layer_and_the_net_have_times(net, phase):
     net = Net(net, phase)
@@ -57,7 +56,6 @@ def test_average_times_are_means_over_passes():
     assert list(average_times(passes)) == [LayerTime("a", 2, 2), LayerTime("b", 3, 1)]
 
 
-@pytest.mark.slow
 def test_the_command_prints_caffes_table(capsys):
     assert main(["time", str(DIGITS), "--iterations=2", "--device=cpu", "--json"]) == 0
     out, err = capsys.readouterr()

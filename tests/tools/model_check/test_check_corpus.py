@@ -12,7 +12,6 @@ CORPUS = Path(__file__).parents[4] / "shared" / "corpus"
 
 pytestmark = [
     pytest.mark.skipif(not CORPUS.is_dir(), reason=f"needs the corpus of public nets in {CORPUS}, which is absent"),
-    pytest.mark.slow,
     pytest.mark.long,
 ]
 

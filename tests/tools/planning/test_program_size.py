@@ -81,7 +81,6 @@ def is_installed(module: str) -> bool:
         return False
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("name", "target"), MAX_COUNTS, ids=lambda value: str(value).replace(":", "-"))
 def test_compiled_programs_are_light(name: str, target: str, precision: str, tmp_path: Path) -> None:

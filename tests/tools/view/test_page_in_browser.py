@@ -13,8 +13,6 @@ from caffejax.core.graph.resolve import is_included
 from caffejax.core.schema import read_net
 from caffejax.tools.summary import summarize
 
-pytestmark = pytest.mark.slow  # starting the browser is
-
 OpenPage = Callable[[Path | str], Any]
 TIMES = "\u00d7"
 Rect = dict[str, float]

@@ -8,8 +8,6 @@ import pytest
 from test_server import NET, NetServer
 from view_nets import DATA, make_conv, make_hostile_net, make_inception, make_irregular_net
 
-pytestmark = pytest.mark.slow  # starting the browser is
-
 OpenPage = Callable[[Path | str], Any]
 
 

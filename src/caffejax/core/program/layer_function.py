@@ -183,7 +183,7 @@ def parse_layer(
         raise LayerError(
             f"param has the type '{definition.type}', but the layer has the type '{kind.name}'; omit the type in param"
         )
-    definition.type = kind.name
+    definition.type = definition.type or name  # which may be an alias with a rule of its own, as UnPooling
     definition.name = definition.name or "layer"
     for rules in ("include", "exclude"):
         definition.ClearField(rules)

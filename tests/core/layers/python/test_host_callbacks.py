@@ -176,7 +176,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
 def test_a_layer_that_runs_a_net_does_not_hang(tmp_path: Path) -> None:
     """The net inside has a Python layer, too, so that both of two threads of JAX are in a callback."""
     file = tmp_path / "runs_a_net.py"

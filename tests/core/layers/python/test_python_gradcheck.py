@@ -87,7 +87,6 @@ def test_gradients_of_a_net() -> None:
     assert errors_by_layer["cube"] < 1e-6  # what is compiled is checked in float64 as ever
 
 
-@pytest.mark.slow
 def test_gradients_of_a_net_with_a_data_layer(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     text = python_layer("data", "Images", "", "image label", param_str="{'seed': 1}")
     text += 'layer { name: "conv" type: "Convolution" bottom: "image" top: "y" convolution_param { num_output: 2 '

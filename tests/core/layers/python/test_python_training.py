@@ -14,8 +14,6 @@ import caffejax.pycaffe as caffe
 from caffejax import Net, Solver, read_caffemodel
 from caffejax.base.errors import CaffejaxError
 
-pytestmark = pytest.mark.slow
-
 HIDDEN_NET = """layer { name: "data" type: "DummyData" top: "data" top: "target" dummy_data_param {
   shape { dim: 8 dim: 5 } shape { dim: 8 dim: 3 } data_filler { type: "gaussian" } data_filler { type: "gaussian" } } }
 layer { name: "hidden" type: "InnerProduct" bottom: "data" top: "hidden" inner_product_param { num_output: 6

@@ -1,0 +1,1 @@
+"""Tests of the layers of forks for c3d, and what they share."""

@@ -1,1 +1,0 @@
-"""Test cases of forks' layer types, one file for each family."""

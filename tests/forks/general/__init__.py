@@ -1,0 +1,1 @@
+"""Tests of the layers of forks for general, and what they share."""

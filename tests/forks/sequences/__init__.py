@@ -1,0 +1,1 @@
+"""Tests of the layers of forks for sequences, and what they share."""

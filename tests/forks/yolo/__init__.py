@@ -1,0 +1,1 @@
+"""Tests of the layers of forks for yolo, and what they share."""
