@@ -11,7 +11,7 @@ import pytest
 
 from caffejax import Net, ParamSpec, check_gradients, declare
 from caffejax.core.gradcheck import Report, traits
-from caffejax.core.layers import ChannelAffine, register_temporarily
+from caffejax.core.layers import ChannelAffine, LayerTraits, register_temporarily
 from caffejax.core.layers.types import Indices
 from caffejax.core.ops.window import Window
 
