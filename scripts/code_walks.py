@@ -94,7 +94,7 @@ WALKS: dict[str, Walk] = {
             ("core/layers/dispatch.py", "cached_call", "_find_jitted.run", "_call_with_key"),
             ("core/layers/blob_checks.py", "validate_params.call"),
             ("core/layers/dispatch.py", "call", "_call_traced", "forward"),
-            ("core/layers/layer_kinds.py", "Traced"),
+            ("core/layers/context.py", "Context.call", "call_with"),
             ("core/layers/convolution.py", "convolution"),
         ),
     ),

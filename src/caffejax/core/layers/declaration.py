@@ -104,29 +104,19 @@ class Declaration(Generic[A, R]):
 
 
 @overload
-def register(
-    name: str, *, on_host: bool = False, per_layer: bool = False, **fields: Any
-) -> Callable[[Callable[A, R]], Declaration[A, R]]: ...
+def register(name: str, **fields: Any) -> Callable[[Callable[A, R]], Declaration[A, R]]: ...
 @overload
 def register(name: str, implementation: Implementation, **fields: Any) -> Declaration[..., Any]: ...
-def register(
-    name: str,
-    implementation: Implementation | None = None,
-    *,
-    on_host: bool = False,
-    per_layer: bool = False,
-    **fields: Any,
-) -> Any:
+def register(name: str, implementation: Implementation | None = None, **fields: Any) -> Any:
     """Register a layer type: a decorator of the function that computes its tops. The module has an example.
 
     Args:
         name: Caffe's type name.
         implementation: how layers of the type are computed, instead of a function: a `SourceInput`, `CallerInput` or
             `Variants`.
-        on_host: whether the function takes and returns NumPy arrays, outside of compiled code; see `HostFunction`.
-        per_layer: whether the function makes the type of each layer; see `PerLayer`.
-        fields: fields of `Signature`, `Traced` or `HostFunction`, `Gradient`, `LayerTraits` and `LayerDocs`, and
-            `settings` and `check` of `LayerType`.
+        fields: fields of `Signature`, `Traced` or `HostFunction`, `Gradient`, `LayerTraits` and `LayerDocs`;
+            `settings` and `check` of `LayerType`; `on_host=True` if the function takes and returns NumPy arrays outside
+            of compiled code (see `HostFunction`); `per_layer=True` if it makes the type of each layer (see `PerLayer`).
 
     Raises:
         ValueError: if the name is already registered, or LayerParameter lacks the parameter message of the type.
@@ -134,33 +124,21 @@ def register(
     """
     module = sys._getframe(1).f_globals.get("__name__", "")
 
-    def add(declaration: Declaration[A, R]) -> Declaration[A, R]:
+    def add(declaration: Declaration[..., Any]) -> Declaration[..., Any]:
         registry.add_type(declaration.type, module)
         return declaration
 
-    if implementation is not None:
-        return add(declare(name, implementation, **fields))
-    declare_function = declare(name, on_host=on_host, per_layer=per_layer, **fields)
-    return lambda function: add(declare_function(function))
+    declared = _declare(LayerType(Signature(name), Traced(_no_function)), implementation, **fields)
+    return add(declared) if implementation is not None else lambda function: add(declared(function))
 
 
 @overload
-def declare(
-    name: str, *, on_host: bool = False, per_layer: bool = False, **fields: Any
-) -> Callable[[Callable[A, R]], Declaration[A, R]]: ...
+def declare(name: str, **fields: Any) -> Callable[[Callable[A, R]], Declaration[A, R]]: ...
 @overload
 def declare(name: str, implementation: Implementation, **fields: Any) -> Declaration[..., Any]: ...
-def declare(
-    name: str,
-    implementation: Implementation | None = None,
-    *,
-    on_host: bool = False,
-    per_layer: bool = False,
-    **fields: Any,
-) -> Any:
+def declare(name: str, implementation: Implementation | None = None, **fields: Any) -> Any:
     """Declare a layer type like `register`, without registering it: a variant, or a type for `register_temporarily`."""
-    layer_type = LayerType(Signature(name), Traced(_no_function))
-    return _declare(layer_type, implementation, on_host=on_host, per_layer=per_layer, **fields)
+    return _declare(LayerType(Signature(name), Traced(_no_function)), implementation, **fields)
 
 
 def _declare(
@@ -176,13 +154,13 @@ def _declare(
             hint = did_you_mean(field, _PARTS_OF_FIELDS)
             raise TypeError(f"layer type '{layer_type.name}': there is no field '{field}'{hint}")
 
+    def make(kind: Implementation, forward: Callable[..., Any]) -> Declaration[..., Any]:
+        return Declaration(_with_fields(replace(layer_type, implementation=kind), fields), forward)
+
     def declare_function(function: Callable[..., Any]) -> Declaration[..., Any]:
         forward = function.forward if isinstance(function, Declaration) else function
         kind = PerLayer(forward, on_host) if per_layer else HostFunction(forward) if on_host else Traced(forward)
         return make(kind, forward)
-
-    def make(kind: Implementation, forward: Callable[..., Any]) -> Declaration[..., Any]:
-        return Declaration(_with_fields(replace(layer_type, implementation=kind), fields), forward)
 
     return declare_function if implementation is None else make(implementation, _no_function)
 
@@ -203,8 +181,3 @@ def _with_fields(layer_type: LayerType, fields: dict[str, Any]) -> LayerType:
     except (TypeError, ValueError) as error:
         raise type(error)(f"layer type '{layer_type.name}': {error}") from error
     return replace(layer_type, **parts, **own_changes)
-
-
-def as_type(layer_type: LayerType | Declaration[..., Any]) -> LayerType:
-    """Return the type of a declaration."""
-    return layer_type.type if isinstance(layer_type, Declaration) else layer_type
