@@ -112,7 +112,7 @@ def test_params_from_a_file_are_not_initialized(files: tuple[str, str], monkeypa
 
 
 @compiled_kernels
-def test_nothing_is_compiled_if_all_layers_run_as_programs(
+def test_nothing_is_traced_or_compiled_if_all_layers_run_as_programs(
     files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reference_net = caffejax.Net(files[0], kernels="reference")
@@ -121,10 +121,13 @@ def test_nothing_is_compiled_if_all_layers_run_as_programs(
     expected = np.asarray(reference_net.forward(*variables, {"data": x})[0]["prob"])
 
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("XLA compiles")
+        raise AssertionError("JAX traces, or XLA compiles")
 
     with monkeypatch.context() as context:
-        context.setattr("jax._src.compiler.backend_compile_and_load", refuse)
+        for function in ("compiler.backend_compile_and_load", "interpreters.partial_eval.trace_to_jaxpr"):
+            context.setattr(f"jax._src.{function}", refuse)
+        with pytest.raises(AssertionError, match="JAX traces"):
+            jax.eval_shape(lambda: 0)
         net = caffejax.Net(files[0])
         call = net.freeze(net.load(files[1]))
         for size in (12, 9, 12):

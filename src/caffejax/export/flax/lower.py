@@ -24,7 +24,7 @@ def lower(model: InferenceModel) -> Program:
     Raises:
         CaffejaxError: if layers are not supported. The message names each of them and the reason.
     """
-    builder, values = FlaxBuilder(model), dict[str, Value]()
+    builder = FlaxBuilder(model)
 
     def add_blob(blob: str) -> Value:
         shape = tuple(model.net.graph.blobs[blob].shape)
@@ -36,7 +36,7 @@ def lower(model: InferenceModel) -> Program:
             raise LayerError("is not supported in flax source; export outputs that do not depend on it (--outputs)")
         return tops
 
-    values |= {name: add_blob(name) for name in model.inputs}
+    values = {name: add_blob(name) for name in model.inputs}
     inputs = tuple(value.number for value in values.values())
     if problems := translate(model.layers, values, emit, add_blob):
         messages = list(chain.from_iterable(problems.values()))
