@@ -249,7 +249,11 @@ PROPOSAL_TARGET_LAYER = LayerType(
     ),
     Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
     LayerTraits(takes_one_image=True),
-    docs=LayerDocs(origin="py-faster-rcnn", restrictions="One image, as in the original."),
+    docs=LayerDocs(
+        origin="py-faster-rcnn",
+        restrictions="One image, as in the original.",
+        unsupported={"shard": "the sampled rows are of all devices"},
+    ),
 )
 
 
