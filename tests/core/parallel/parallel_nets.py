@@ -152,6 +152,35 @@ def make_solver_text(folder: Path, name: str, batch: int, settings: str = "", pr
         {settings}"""
 
 
+class Rows:
+    """A Python layer without bottoms: 8 rows for all devices, which depend on the number of the pass."""
+
+    def setup(self, bottom: Any, top: Any) -> None:
+        self.index = 0
+
+    def reshape(self, bottom: Any, top: Any) -> None:
+        top[0].reshape(8, 5)
+        top[1].reshape(8, 3)
+
+    def forward(self, bottom: Any, top: Any) -> None:
+        rng = np.random.default_rng(self.index)
+        self.index += 1
+        for blob in top:
+            blob.data[...] = rng.normal(size=blob.shape)
+
+
+def make_source_text(folder: Path) -> str:
+    """Return a solver whose net reads `Rows`."""
+    return f"""net_param {{
+        layer {{ name: "rows" type: "Python" top: "x" top: "target"
+          python_param {{ module: "parallel_nets" layer: "Rows" }} }}
+        layer {{ name: "ip" type: "InnerProduct" bottom: "x" top: "ip"
+          inner_product_param {{ num_output: 3 weight_filler {{ type: "xavier" }} }} }}
+        layer {{ name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "target" top: "loss" }} }}
+        base_lr: 0.05 momentum: 0.9 iter_size: 2 lr_policy: "fixed" max_iter: 20 random_seed: 7
+        snapshot_prefix: "{folder}/source" snapshot_after_train: false"""
+
+
 Trajectory = tuple[list[float], dict[str, list[np.ndarray]]]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cluster import Cluster, make_worker_commands
-from parallel_nets import CASES, assert_equal, make_solver_text, train, write_data
+from parallel_nets import CASES, assert_equal, make_solver_text, make_source_text, train, write_data
 
 
 @pytest.mark.parametrize(
@@ -27,11 +27,15 @@ def test_processes_train_like_one_device(
         text = make_solver_text(tmp_path, name, 16 // (num_processes * num_devices))
         job = {"text": text, "devices": None, "parallel": {}, "iterations": CASES[name].iterations}
         jobs.append(json.dumps(job | CASES[name].options))
+    source = make_source_text(tmp_path)  # a Python layer: each process takes its part of the rows
+    jobs.append(json.dumps({"text": source, "devices": None, "parallel": {"batch": "global"}, "iterations": 10}))
     out = tmp_path / "results"
     with Cluster(tmp_path, make_worker_commands(num_processes, num_devices, out, jobs)) as cluster:
         codes = cluster.wait(400)
         assert codes == [0] * num_processes, "\n".join(map(cluster.read_output, range(num_processes)))
-    for name, actual in zip(names, pickle.loads(out.read_bytes()), strict=True):
+    *results, result = pickle.loads(out.read_bytes())
+    assert_equal(result, eight_devices.submit(train, source, 1, {}, iterations=10).result())
+    for name, actual in zip(names, results, strict=True):
         single = eight_devices.submit(
             train, make_solver_text(tmp_path, name, 16), 1, {}, iterations=CASES[name].iterations
         )

@@ -212,6 +212,7 @@ _PROPOSAL_DEFAULTS: dict[str, Any] = {
     takes_one_image=True,
     origin="py-faster-rcnn",
     restrictions="One image, as in the original.",
+    unsupported={"shard": "the sampled rows are of all devices"},
 )
 def proposal_target_layer(
     p: PythonParameter, rois: np.ndarray, truth: np.ndarray, *_image: np.ndarray, ctx: Context
