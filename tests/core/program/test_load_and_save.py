@@ -11,6 +11,7 @@ import pytest
 from caffejax import Net, Solver, Variables, WeightsError, read_caffemodel
 from caffejax.core.checkpoints.caffemodel import write_caffemodel
 from caffejax.core.checkpoints.weight_formats import FORMATS
+from caffejax.core.graph.element_counts import count_elements
 from caffejax.core.schema.caffe_pb2 import LayerParameter, NetParameter
 
 SUFFIXES = [*FORMATS, ".caffemodel.h5", ".orbax/7"]
@@ -70,6 +71,7 @@ def test_params_of_a_removed_layer_are_those_of_the_whole_net(suffix: str) -> No
     initial = net.init(jax.random.key(0))
     assert_equal(part.init(jax.random.key(0)), initial)
     assert_equal(part.map_params(lambda param: param.spec.shape), net.map_params(lambda param: param.spec.shape))
+    assert count_elements(part.graph)[0] == sum(x.size for x in jax.tree.leaves(initial))
     variables = draw_variables(net)
     for source, target in ((net, part), (part, net), (part, part)):
         source.save(*variables, f"x{suffix}")

@@ -15,7 +15,7 @@ from caffejax.base.errors import CaffejaxError, DataError, SolverError, WeightsE
 from caffejax.core.parallel import one_device_mesh
 from caffejax.core.program.net import Net
 from caffejax.core.schema import read_solver
-from caffejax.core.solver import Solver
+from caffejax.core.solver import Solver, solverstate_io
 from caffejax.core.solver.evaluate import Evaluator
 
 NET = """
@@ -299,6 +299,25 @@ def test_recurrent_state_of_a_test_net_is_restored(tmp_path: Path, snapshot: str
     assert resumed.test()[0].loss == expected.loss
     uninterrupted.restore(tmp_path / snapshot)
     assert uninterrupted.test()[0].loss == expected.loss
+
+
+@pytest.mark.parametrize("snapshot", ["snap.orbax/5", "snap_iter_5.solverstate", "snap_iter_5.solverstate.h5"])
+@pytest.mark.parametrize("largest", [2**20, 0])
+def test_recurrent_state_of_the_train_net_is_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, largest: int, snapshot: str
+) -> None:
+    monkeypatch.setattr(solverstate_io, "_MAX_CARRIED_NUMBERS", largest)
+    settings = "snapshot_format: HDF5" if snapshot.endswith(".h5") else ""
+    uninterrupted, resumed = (make_solver(tmp_path, settings, net=RECURRENT) for _ in range(2))
+    uninterrupted.step(5)
+    uninterrupted.snapshot()
+    uninterrupted.step(2)
+    resumed.restore(tmp_path / snapshot)
+    resumed.step(2)
+    leaves = zip(read_state_leaves(resumed), read_state_leaves(uninterrupted), strict=True)
+    is_complete = largest > 0 or "orbax" in snapshot
+    assert all(np.array_equal(actual, expected) for actual, expected in leaves) == is_complete
+    assert ("too large (layer 'lstm')" in caplog.text) == (largest == 0)
 
 
 @pytest.mark.parametrize("damage", [3, [3], [{"shape": [2], "float32": "AAAA"}], [{"shape": [-1], "float32": ""}]])

@@ -118,6 +118,7 @@ def test_adaptive_policies_resume_with_their_state(policy: str, state: dict[str,
         (("data", "train", "digits"), {"examples": -1}, DataError, "is not the position"),
         (("data", "test", 0, "digits"), {"examples": 1 << 80}, DataError, "is not the position"),
         (("examples",), -1, WeightsError, "'examples' of its record is -1, not a number of examples"),
+        (("carried",), 3, WeightsError, "'carried' of its record is 3, not an object with the recurrent state of each"),
         (("seed",), "x", WeightsError, "'seed' of its record is 'x', not a 64-bit integer"),
         (("key",), [1 << 40, 0], WeightsError, "'key' of its record is .*, not a list of two or four 32-bit integers"),
         (

@@ -299,6 +299,15 @@ class Graph:
         """All params of all layers. A shared param occurs once for each layer."""
         return tuple(p for layer in self.param_layers for p in layer.params)
 
+    @cached_property
+    def first_users(self) -> frozenset[Slot]:
+        """The slot of each array in the first of `layers` that uses it, which is its owner unless that was removed."""
+        users: dict[Slot, Slot] = {}
+        for layer in self.layers:
+            for param in layer.params:
+                users.setdefault(param.owner, param.slot)
+        return frozenset(users.values())
+
     @property
     def unique_params(self) -> tuple[Param, ...]:
         """All params and running statistics, each array once, in the order in which Caffe's solver stores histories."""

@@ -1,7 +1,8 @@
 """Record of a snapshot: the part of the training state that Caffe does not store, as JSON.
 
 It contains the name of the update rule, the positions in the data, the seed, the random key, the scores of the last
-test, the number of examples in each iteration, and the state of the learning-rate policy `plateau` or `stepearly`.
+test, the number of examples in each iteration, the state of the learning-rate policy `plateau` or `stepearly`, and in a
+.solverstate what layers carry from pass to pass.
 """
 
 from __future__ import annotations
@@ -63,9 +64,10 @@ def validate_record(record: Any, file: str) -> dict[str, Any]:
     """Validate the types of a record's fields, and return the record. Any field may be missing.
 
     A record is `{"type": rule, "data": {"train": positions, "test": [positions, ...]}, "seed": int, "key": [int, ...],
-    "scores": {name: number}, "plateau": schedule, "examples": int}`. Positions are dicts keyed by layer name; the data
-    sources validate their values. The schedule is the state of an `AdaptiveSchedule`: `{"step": int, "minimum": number,
-    "last_event": int}` of the policy `plateau`, or `{"step": int, "maximum": number, "tests": int}` of `stepearly`.
+    "scores": {name: number}, "plateau": schedule, "examples": int, "carried": state}`. Positions, and the recurrent
+    state of the train net, are dicts keyed by layer name; who reads them validates their values. The schedule is the
+    state of an `AdaptiveSchedule`: `{"step": int, "minimum": number, "last_event": int}` of the policy `plateau`, or
+    `{"step": int, "maximum": number, "tests": int}` of `stepearly`.
 
     Raises:
         WeightsError: if a field is invalid. The message names the file and each such field.
@@ -109,6 +111,9 @@ def _invalid_fields(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     scores = record.get("scores") or {}
     if not isinstance(scores, dict) or not all(_is_number(score) for score in scores.values()):
         yield "'scores'", f"{_abbreviate(scores)}, not an object with a number for each output"
+    carried = record.get("carried", {})
+    if not isinstance(carried, dict):
+        yield "'carried'", f"{_abbreviate(carried)}, not an object with the recurrent state of each layer"
     policy_state = record.get("plateau", dict.fromkeys(_POLICY_STATES[0], 0))
     if not isinstance(policy_state, dict) or not any(_is_policy_state(policy_state, names) for names in _POLICY_STATES):
         alternatives = " or ".join(", ".join(map(repr, names)) for names in _POLICY_STATES)

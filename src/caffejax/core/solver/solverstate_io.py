@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,7 +22,9 @@ from ..parallel import reshard
 from ..schema.blob_proto import Array, format_shape
 from ..schema.caffe_pb2 import SolverParameter
 from .caffe_optimizer import CaffeState
+from .evaluate import decode_recurrent_state, encode_recurrent_state
 from .lr_schedules import current_step
+from .reporting import log
 from .snapshot_record import format_record, parse_record
 from .state_compatibility import check_signs, check_slot_count, check_stored_rule, stored_rule
 from .train_state_io import other_net_problem
@@ -29,6 +32,9 @@ from .train_step import TrainState
 
 if TYPE_CHECKING:
     from ..checkpoints.solverstate import SolverState
+
+
+_MAX_CARRIED_NUMBERS = 2**20  # they take more than 5 bytes each in the record, whose length is limited
 
 
 def is_caffe_state(path: Path) -> bool:
@@ -61,7 +67,9 @@ def save_state(
     iteration = int(state.iteration)
     arrays = tuple(_history_array(p, slot) for slot in state.opt_state.history for p in graph.unique_params)
     num_reductions = current_step(param, max(0, iteration - 1))  # the step at the last update
-    text = format_record({**record, "key": np.asarray(state.key).tolist()}, path)
+    carried = _encode_carried_arrays(state, graph, path)
+    record = {**record, "key": np.asarray(state.key).tolist()} | ({"carried": carried} if carried else {})
+    text = format_record(record, path)
     from ..checkpoints.solverstate import SolverState, write_solverstate  # h5py takes long to import
 
     write_solverstate(path, SolverState(iteration, learned_net, arrays, num_reductions, text))
@@ -130,9 +138,10 @@ def load_state(path: Path, template: TrainState, graph: Graph, type: str) -> tup
 
     iteration: Any = np.int32(stored.iteration)
     history = tuple(load_slot(i, tree) for i, tree in enumerate(slots))
+    carried = decode_recurrent_state(graph, record.get("carried", {}))
     new_state = TrainState(
         params=variables.params,
-        state=variables.state,
+        state={layer: {**blobs, **carried.get(layer, {})} for layer, blobs in variables.state.items()},
         opt_state=CaffeState(iteration, history),
         iteration=jax.device_put(iteration),  # jnp.int32 would compile a program
         key=jax.random.wrap_key_data(jnp.array(record["key"], jnp.uint32)) if "key" in record else template.key,
@@ -140,6 +149,20 @@ def load_state(path: Path, template: TrainState, graph: Graph, type: str) -> tup
     )
     sharded_state: TrainState = reshard(new_state, jax.tree.map(lambda x: x.sharding, template))
     return sharded_state, record
+
+
+def _encode_carried_arrays(state: TrainState, graph: Graph, path: str) -> dict[str, Any]:
+    """Return what layers carry from pass to pass as JSON values, or, with a warning, nothing if it is too large."""
+    layers = [layer for layer in graph.layers if layer.recurrent_state]
+    if sum(math.prod(p.spec.shape) for layer in layers for p in layer.recurrent_state) <= _MAX_CARRIED_NUMBERS:
+        return encode_recurrent_state(graph, state.state)
+    log.warning(
+        "%s is without the arrays that layers carry from pass to pass, because they are too large (layer '%s'): a run "
+        "that resumes from it begins with the initial ones; resume from the checkpoint instead",
+        path,
+        layers[0].name,
+    )
+    return {}
 
 
 def find_weights(path: Path, stored_path: str) -> Path | None:

@@ -178,7 +178,7 @@ class LayerSummary:
         bottoms, tops: the names of the blobs.
         top_shapes: the shapes of the tops.
         param_shapes: the shapes of the params, including running statistics and shared params.
-        parameters: the number of elements of the params that the layer owns.
+        parameters: the number of elements of the params that no earlier layer uses.
         activations: the number of elements of the tops, without tops that share memory with a bottom because the layer
             works in place or is a Split.
         activation_bytes: the size of these tops in bytes.
