@@ -174,6 +174,9 @@ def _with_fields(layer_type: LayerType, fields: dict[str, Any]) -> LayerType:
     for field, value in fields.items():
         if field in _FUNCTIONS and value is not None and not callable(value):
             raise TypeError(f"layer type '{layer_type.name}': {field} must be a function, not {describe_type(value)}")
+        code = getattr(value, "__code__", None)
+        if code is not None and code.co_varnames[: min(1, code.co_argcount)] == ("ctx",):
+            raise TypeError(f"layer type '{layer_type.name}': {field} must name ctx after `*`, as a keyword")
         changes.setdefault(_PARTS_OF_FIELDS.get(field, ""), {})[field] = value
     own_changes = changes.pop("", {})
     try:

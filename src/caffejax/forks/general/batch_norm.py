@@ -28,7 +28,7 @@ from ...core.layers.batch_norm import (
     running_statistics,
     update_sums,
 )
-from ...core.layers.context import Context, Epilogue, ParamSpec
+from ...core.layers.context import Context, Epilogue, ParamSpec, Phase
 from ...core.layers.declaration import declare
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import rsqrt, stop_gradient
@@ -62,22 +62,20 @@ class ForkBatchNormSettings(BatchNormSettings):
         return mean, variance
 
 
-def read_batch_norm_of_parts(ctx: Context) -> ForkBatchNormSettings:
+def read_batch_norm_of_parts(p: BatchNormParameter, *, phase: Phase) -> ForkBatchNormSettings:
     """Return the settings of a BatchNorm layer of Intel Caffe."""
-    return ForkBatchNormSettings(
-        **asdict(read_batch_norm(ctx.param, phase=ctx.phase)), stats_batch_size=ctx.param.stats_batch_size
-    )
+    return ForkBatchNormSettings(**asdict(read_batch_norm(p, phase=phase)), stats_batch_size=p.stats_batch_size)
 
 
-def read_scaled_batch_norm(p: BatchNormParameter, *, ctx: Context) -> ForkBatchNormSettings:
+def read_scaled_batch_norm(p: BatchNormParameter, *, phase: Phase) -> ForkBatchNormSettings:
     """Return the settings of a BatchNorm layer with scale and bias.
 
     They are read as in Intel Caffe if a field of this fork is set, otherwise as in NVIDIA Caffe.
     """
-    settings = read_batch_norm_of_parts(ctx)
+    settings = read_batch_norm_of_parts(p, phase=phase)
     if any(p.HasField(field) for field in INTEL_SETTINGS):
         return settings
-    uses_running_stats = settings.uses_running_stats or not ctx.training
+    uses_running_stats = settings.uses_running_stats or phase == "TEST"
     return replace(settings, eps=max(settings.eps, _MIN_EPS), uses_running_stats=uses_running_stats, stores_sums=False)
 
 

@@ -19,7 +19,7 @@ from ..metric_learning.margins import increment_pass_count, make_pass_count_spec
 Arrays = tuple[jax.Array, ...]
 
 
-def gather(ctx: Context, *xs: jax.Array) -> Arrays:
+def gather(*xs: jax.Array, ctx: Context) -> Arrays:
     """Return the bottoms unchanged. The fork gathers the batches of all MPI processes, which is not needed here."""
     require(
         not ctx.layer.HasField("gather_param"),
@@ -28,10 +28,10 @@ def gather(ctx: Context, *xs: jax.Array) -> Arrays:
     return xs
 
 
-def debug(ctx: Context, *xs: jax.Array) -> Arrays:
+def debug(*xs: jax.Array, num_tops: int) -> Arrays:
     """Return the bottoms unchanged, for MyCaffe's debugger. The last bottoms, such as labels, may have no tops."""
-    require(ctx.num_tops <= len(xs), f"must not have more tops than bottoms: {ctx.num_tops} tops, {len(xs)} bottoms")
-    return xs[: ctx.num_tops]
+    require(num_tops <= len(xs), f"must not have more tops than bottoms: {num_tops} tops, {len(xs)} bottoms")
+    return xs[:num_tops]
 
 
 @register(

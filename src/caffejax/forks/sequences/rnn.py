@@ -38,7 +38,7 @@ def rnn_of_nonlinearities_params(p: Any, *bottoms: Any, ctx: Context) -> list[Pa
 
 @rnn_of_nonlinearities.backward
 def rnn_of_nonlinearities_backward(
-    ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any
+    blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any, ctx: Context
 ) -> tuple[Any, ...]:
     return rnn_diffs(ctx, blobs, bottoms, *_select_nonlinearities(ctx), y=y, dy=dy)
 
