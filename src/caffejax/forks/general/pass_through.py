@@ -28,10 +28,10 @@ def gather(*xs: jax.Array, ctx: Context) -> Arrays:
     return xs
 
 
-def debug(*xs: jax.Array, num_tops: int) -> Arrays:
+def debug(*xs: jax.Array, ctx: Context) -> Arrays:
     """Return the bottoms unchanged, for MyCaffe's debugger. The last bottoms, such as labels, may have no tops."""
-    require(num_tops <= len(xs), f"must not have more tops than bottoms: {num_tops} tops, {len(xs)} bottoms")
-    return xs[:num_tops]
+    require(ctx.num_tops <= len(xs), f"must not have more tops than bottoms: {ctx.num_tops} tops, {len(xs)} bottoms")
+    return xs[: ctx.num_tops]
 
 
 @register(
