@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 
-from ...core.layers.context import Context, Params, call_with
+from ...core.layers.context import Epilogue, Params
 from ...core.layers.convolution import (
     ConvolutionSettings,
     convolution,
@@ -21,7 +22,6 @@ from ...core.layers.convolution import (
 )
 from ...core.layers.declaration import register
 from ...core.layers.helpers import is_after_first_axis
-from ...core.layers.layer_kinds import Function
 from ...core.layers.types import SAME_AS_BOTTOMS
 from ...core.layers.weight_and_bias import fold_scale_bias
 
@@ -55,18 +55,6 @@ def depthwise_convolution(p: ConvolutionSettings, params: Params, *xs: jax.Array
     return convolution(p, params, *xs, fast=fast)
 
 
-def _adapt_to_depthwise(function: Function, bottom: int = 0) -> Function:
-    """Adapt a function of Convolution to ConvolutionDepthwise.
-
-    `bottom` is the index of the bottom among the arguments after the settings.
-    """
-
-    def depthwise_function(p: ConvolutionSettings, *arguments: Any, ctx: Context, **tops: Any) -> Any:
-        return call_with(function, depthwise_settings(p, arguments[bottom]), ctx, *arguments, **tops)
-
-    return depthwise_function
-
-
 @register(
     "ConvolutionDepthwise",
     param="convolution_param",
@@ -76,12 +64,10 @@ def _adapt_to_depthwise(function: Function, bottom: int = 0) -> Function:
     blob_names=("weight", "bias"),
     spatial_map="windows",
     fold_scale_bias=fold_scale_bias,
-    params=_adapt_to_depthwise(convolution_params),
-    count_fusible=_adapt_to_depthwise(count_fusible),
-    fused=_adapt_to_depthwise(convolution_fused, 1),
-    backward=_adapt_to_depthwise(convolution_backward, 1),
+    params=lambda p, x: convolution_params(depthwise_settings(p, x), x),
+    count_fusible=lambda p, x, epilogues: count_fusible(depthwise_settings(p, x), x, epilogues),
     row_wise=True,
-    window=_adapt_to_depthwise(convolution_window),
+    window=lambda p, x: convolution_window(depthwise_settings(p, x), x),
     origin="Tiny-DSOD, ShuffleNet",
 )
 def convolution_depthwise(p: ConvolutionSettings, params: Params, x: jax.Array, *, fast: bool) -> Arrays:
@@ -90,3 +76,17 @@ def convolution_depthwise(p: ConvolutionSettings, params: Params, x: jax.Array, 
     Blobs: weight (C, 1, *kernel), bias (C,). `num_output` and `group` are ignored. Sizes are rounded as in Convolution.
     """
     return convolution(depthwise_settings(p, x), params, x, fast=fast)
+
+
+@convolution_depthwise.fused
+def convolution_depthwise_fused(
+    p: ConvolutionSettings, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, fast: bool
+) -> jax.Array:
+    return convolution_fused(depthwise_settings(p, x), blobs, x, epilogues, fast=fast)
+
+
+@convolution_depthwise.backward
+def convolution_depthwise_backward(
+    p: ConvolutionSettings, params: Params, x: jax.Array, *, y: Any, dy: Any
+) -> tuple[Any, ...]:
+    return convolution_backward(depthwise_settings(p, x), params, x, y=y, dy=dy)

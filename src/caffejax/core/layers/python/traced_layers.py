@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -48,11 +48,15 @@ def make_class_type(
     call = with_error_note(instance, definition, f"{full_name}.__call__")
     takes_key = _takes_key(instance.__call__)
 
-    def forward(*arrays: Any, ctx: Context) -> Any:
+    def forward(blobs: Any, *bottoms: Any, ctx: Context) -> Any:
+        arrays = bottoms if params is None else (blobs, *bottoms)
         return _check_tops(call(*arrays, **_key_argument(ctx, takes_key)), full_name)
 
     params = _make_params(instance, definition, full_name) if hasattr(instance, "blobs") else None
-    backward_rule = _make_backward_rule(instance, definition, full_name) if hasattr(instance, "backward") else None
+    backward_rule = None
+    if hasattr(instance, "backward"):
+        backward = with_error_note(instance.backward, definition, f"{full_name}.backward")
+        backward_rule = _make_backward_rule(backward, params is not None)
     gradient = replace(python_type.gradient, backward=backward_rule)
     return replace(python_type, implementation=Traced(forward, params=params, instance=instance), gradient=gradient)
 
@@ -66,13 +70,14 @@ def _make_params(instance: Any, definition: LayerDefinition, full_name: str) -> 
     return params
 
 
-def _make_backward_rule(instance: Any, definition: LayerDefinition, full_name: str) -> Callable[..., Sequence[Any]]:
-    backward = with_error_note(instance.backward, definition, f"{full_name}.backward")
+def _make_backward_rule(function: Callable[..., Any], has_blobs: bool) -> Callable[..., Any]:
+    def rule_of_bottoms(*bottoms: Any, y: Any, dy: Any) -> Any:  # the user's parameters may have any names
+        return function(*bottoms, y=y, dy=dy)
 
-    def rule(*arrays: Any, y: Any, dy: Any) -> Sequence[Any]:
-        return backward(*arrays, y=y, dy=dy)
+    def rule(blobs: Any, *bottoms: Any, y: Any, dy: Any) -> Any:
+        return function(blobs, *bottoms, y=y, dy=dy)
 
-    return rule
+    return rule if has_blobs else rule_of_bottoms
 
 
 def _takes_key(function: Callable[..., Any]) -> bool:
