@@ -222,7 +222,7 @@ def test_functions_may_be_declared_after_use() -> None:
         for backward in ("rules", "autodiff"):
             net = Net(INPUT_LAYER + CUSTOM_LAYER, backward=backward)
             params, _ = net.init(jax.random.key(0))
-            gradients[backward] = jax.grad(lambda p, net=net: net.apply(p, {}, {"x": X})[0]["y"].sum())(params)
+            gradients[backward] = jax.grad(lambda p, net=net: net.apply(p, {}, {"x": X})[0]["y"][0].sum())(params)
     np.testing.assert_allclose(gradients["rules"]["own"]["0"], gradients["autodiff"]["own"]["0"], rtol=1e-5)
 
 

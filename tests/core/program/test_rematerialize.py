@@ -163,7 +163,7 @@ def make_host_net(blocks: int, size: int) -> str:
     return first + end + host + rest
 
 
-@pytest.mark.parametrize("blocks", [3, pytest.param(12, marks=pytest.mark.optimized)])
+@pytest.mark.parametrize("blocks", [3, pytest.param(12, marks=pytest.mark.long)])
 def test_host_layers_run_once_and_the_layers_between_them_are_recomputed(blocks: int) -> None:
     with register_temporarily(triple):
         nets = [make_remat_net(make_host_net(blocks, 2 * blocks)), Net(make_host_net(blocks, 2 * blocks), "TRAIN")]

@@ -262,7 +262,7 @@ def _call_on_host(
     ]
     implementation = layer.type.implementation
     if part.tracks_rows and isinstance(implementation, HostFunction) and implementation.traced:
-        tops, num_rows = implementation.traced(context, *blobs)
+        tops, num_rows = context.call(implementation.traced, *blobs)
         return tops, order, _find_rows(layer, padded, num_rows)
     tops, order, num_rows = call_on_host(
         context, params, blobs, layer.locate_errors, order, part.calls, part.tracks_rows
