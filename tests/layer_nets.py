@@ -210,7 +210,7 @@ def assert_host_equals_compiled(context: Any, *batches: tuple[np.ndarray, ...]) 
     form = find_host_form(context.type)
     assert form is not None
     for bottoms in batches:
-        host_top = form(context, *bottoms)
+        host_top = context.call(form, *bottoms)
         assert isinstance(host_top, np.ndarray)
         np.testing.assert_allclose(host_top, compiled(bottoms)[0], rtol=1e-5, atol=1e-6)
 

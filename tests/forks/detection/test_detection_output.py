@@ -206,4 +206,4 @@ def test_host_forward_refuses_invalid_bottoms() -> None:
     form = find_host_form(context.type)
     assert form is not None
     with pytest.raises(LayerError, match="27"):
-        form(context, *invalid_bottoms)
+        context.call(form, *invalid_bottoms)

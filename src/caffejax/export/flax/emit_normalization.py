@@ -24,7 +24,7 @@ def batch_norm(e: FlaxCall) -> Value:
         f"computes statistics from {stats_batch_size} of {n} images (stats_batch_size), which is not supported",
     )
     arrays = tuple(map(jnp.asarray, e.arrays[:3]))
-    mean, variance = map(np.asarray, running_statistics(e.context, arrays))
+    mean, variance = map(np.asarray, running_statistics(e.context.settings, arrays))
     weights = {"mean": mean, "var": variance}
     has_scale = len(e.arrays) > 3
     if has_scale:

@@ -229,7 +229,7 @@ def batch_norm(call: OnnxCall) -> Tops | None:
     channels, call.merges = call.x.shape[1], call.affine is not None
     ones_and_zeros = np.ones(channels, np.float32), np.zeros(channels, np.float32)
     factor, bias = ones_and_zeros if call.affine is None else call.affine.factor_and_bias()
-    mean, variance = map(np.asarray, running_statistics(call.context, tuple(map(jnp.asarray, call.arrays))))
+    mean, variance = map(np.asarray, running_statistics(call.context.settings, tuple(map(jnp.asarray, call.arrays))))
     named_arrays = (("scale", factor), ("bias", bias), ("mean", mean), ("variance", variance))
     inputs = [call.add_array(array, name) for name, array in named_arrays]
     return call.emit("BatchNormalization", *inputs, epsilon=float(call.param.eps))
