@@ -246,4 +246,5 @@ def test_all_that_layers_count_has_a_position() -> None:
         "Hdf5Batches",  # files that stay open
         "HostCall",  # the exception that a call raised
         "HostCalls",
+        "Declaration",  # of a type
     }

@@ -138,7 +138,7 @@ class Context:
 
     @functools.cached_property
     def settings(self) -> Any:
-        """What the type's functions get as `p`: the value of `LayerType.settings`, or `param` if the type has none.
+        """The argument `p` of the type's functions: the value of `LayerType.settings`, or `param` without settings.
 
         Raises:
             LayerError: if settings are missing, unknown, out of range or contradictory.
@@ -157,7 +157,7 @@ class Context:
         return settings
 
     def call(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-        """Call a function of the layer's type with the layer's settings and what else it names.
+        """Call a function of the layer's type with the layer's settings and the other arguments that it names.
 
         If its first parameter is `p`, it gets the settings, and if the next is `params` or `blobs`, the arrays of the
         layer that the caller passes as `named_blobs` and `blobs`. Its keyword-only parameters that are attributes of
@@ -166,7 +166,7 @@ class Context:
         return call_with(function, self.settings, self, *arguments, **keywords)
 
     def evaluate(self, trait: Any) -> Any:
-        """Return what a trait is for this layer: the result of its function, or the trait itself if it is none."""
+        """Return the value of a trait for this layer: the result of its function, or the trait itself."""
         return self.call(trait) if callable(trait) else trait
 
     @property

@@ -96,7 +96,7 @@ class Declaration(Generic[A, R]):
     @overload
     def variant(self, implementation: Implementation, **fields: Any) -> Declaration[..., Any]: ...
     def variant(self, implementation: Implementation | None = None, **fields: Any) -> Any:
-        """Declare a variant of the type, like it but for its function, its documentation and `fields`.
+        """Declare a variant of the type, with another function, another documentation and different `fields`.
 
         It is not registered; see `registry.register_variants`. For the arguments, see `register`.
         """
@@ -120,7 +120,7 @@ def register(name: str, implementation: Implementation | None = None, **fields: 
 
     Raises:
         ValueError: if the name is already registered, or LayerParameter lacks the parameter message of the type.
-        TypeError: if there is no such field, or a field has the wrong type.
+        TypeError: if a field is unknown or has the wrong type.
     """
     module = sys._getframe(1).f_globals.get("__name__", "")
 

@@ -369,7 +369,7 @@ class LayerType:
         gradient: the backward pass.
         traits: properties that the compiler uses.
         docs: documentation of the type.
-        settings: `settings(p)` returns a frozen value of what the layer's parameter message `p` means, which
+        settings: `settings(p)` returns the meaning of the layer's parameter message `p` as a frozen value, which
             `Context.settings` computes once for each layer. It may be a dataclass whose fields have defaults: layers
             then set them in `python_param { param_str: "..." }`. It is None if the settings are the message itself.
         check: `check(p)` raises a LayerError if settings are invalid. It is called once for each layer.
