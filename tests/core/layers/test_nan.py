@@ -1,6 +1,7 @@
 """NaN in a bottom comes out of element-wise layers and losses, unless the code of Caffe or of a fork hides it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -35,7 +36,8 @@ def find_layers_that_hide_nan(cases: list[Case]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("of_forks", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_nan_comes_out_where_it_does_in_caffe(of_forks: bool) -> None:
+def test_nan_comes_out_where_it_does_in_caffe(of_forks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # HDF5Output writes files
     cases = [case for case in list_cases() if is_of_fork(case) == of_forks]
     assert set(find_layers_that_hide_nan(cases)) == HIDDEN & {case.name for case in cases}
 
