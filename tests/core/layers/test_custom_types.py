@@ -179,6 +179,13 @@ def test_invalid_declarations_raise() -> None:
         declare("Own", dtype_policy="product")(scale_by_param)
     with pytest.raises(TypeError, match="'Own': there is no field 'rowwise'; did you mean 'row_wise'"):
         register("Own", rowwise=True)(scale_by_param)
+    with pytest.raises(TypeError, match="a type is declared by its name"):
+        register(scale_by_param)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="'Own': params must be a function, not a value of type list"):
+        declare("Own", params=[])(scale_by_param)
+    for own in (declare("Own"), declare("Own")(scale_by_param).backward):
+        with pytest.raises(TypeError, match=r"'Own': .* must name ctx after `\*`, as a keyword"):
+            own(lambda ctx, x: x)
     with pytest.raises(AttributeError, match="no field 'backwards'; did you mean 'backward'"):
         declare("Own")(scale_by_param).backwards(scale_by_param)
     with pytest.raises(ValueError, match="`gathers` need `num_classes`"):

@@ -154,7 +154,11 @@ def _declare(
             hint = did_you_mean(field, _PARTS_OF_FIELDS)
             raise TypeError(f"layer type '{layer_type.name}': there is no field '{field}'{hint}")
 
+    if not isinstance(layer_type.name, str):
+        raise TypeError('a type is declared by its name: @register("UnitRows")')
+
     def make(kind: Implementation, forward: Callable[..., Any]) -> Declaration[..., Any]:
+        _check_function(layer_type, "the function", forward)
         return Declaration(_with_fields(replace(layer_type, implementation=kind), fields), forward)
 
     def declare_function(function: Callable[..., Any]) -> Declaration[..., Any]:
@@ -169,14 +173,19 @@ def _no_function(*args: Any, **kwargs: Any) -> Any:
     raise TypeError("this layer type has no function")
 
 
+def _check_function(layer_type: LayerType, field: str, function: Any) -> None:
+    if not callable(function):
+        raise TypeError(f"layer type '{layer_type.name}': {field} must be a function, not {describe_type(function)}")
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_varnames[: min(1, code.co_argcount)] == ("ctx",):
+        raise TypeError(f"layer type '{layer_type.name}': {field} must name ctx after `*`, as a keyword")
+
+
 def _with_fields(layer_type: LayerType, fields: dict[str, Any]) -> LayerType:
     changes: dict[str, dict[str, Any]] = {}
     for field, value in fields.items():
-        if field in _FUNCTIONS and value is not None and not callable(value):
-            raise TypeError(f"layer type '{layer_type.name}': {field} must be a function, not {describe_type(value)}")
-        code = getattr(value, "__code__", None)
-        if code is not None and code.co_varnames[: min(1, code.co_argcount)] == ("ctx",):
-            raise TypeError(f"layer type '{layer_type.name}': {field} must name ctx after `*`, as a keyword")
+        if value is not None and (field in _FUNCTIONS or callable(value)):
+            _check_function(layer_type, field, value)
         changes.setdefault(_PARTS_OF_FIELDS.get(field, ""), {})[field] = value
     own_changes = changes.pop("", {})
     try:
