@@ -184,7 +184,6 @@ def _get_name(command: Any) -> str:
 
 
 def _format_overview() -> str:
-    """Return the help text that lists the commands by task."""
     lines = []
     for title, commands in _COMMANDS_BY_TASK.items():
         lines += [f"{title}:", *(f"  {_get_name(command):11} {command.HELP}" for command in commands), ""]

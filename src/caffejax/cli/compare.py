@@ -90,7 +90,6 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _run_net(options: argparse.Namespace, dump: Dump) -> Dump:
-    """Run the net that the flags select on the inputs in `dump`; return a dump of this run."""
     from ..tools.debugging.dumps import replay_dump
 
     options.phase = options.phase or dump.phase

@@ -106,14 +106,12 @@ def _list_commands(demo: _Demo, images: list[str]) -> Iterator[list[str]]:
 
 
 def _find_demo_folder(name: str) -> Path:
-    """Return the folder that contains a demo's files, in the installed package or in the repository."""
     package = Path(__file__).parents[1]
     folders = package / "demos" / name, package.parents[1] / "configs" / name
     return next(folder for folder in folders if folder.is_dir())
 
 
 def _write_images(name: str, folder: Path) -> list[str]:
-    """Write a few test pictures; return their paths relative to `folder`."""
     import cv2
 
     paths = []

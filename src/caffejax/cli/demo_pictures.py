@@ -93,7 +93,6 @@ def _draw_face(image: np.ndarray, mood: str, box: np.ndarray, color: tuple[int, 
 
 
 def _make_annotated_datum(image: np.ndarray, objects: list[tuple[int, np.ndarray]]) -> Any:
-    """Return a picture as an AnnotatedDatum."""
     record = caffe_pb2.AnnotatedDatum(type=caffe_pb2.AnnotatedDatum.BBOX)
     record.datum.encoded, record.datum.data = True, cv2.imencode(".png", image)[1].tobytes()
     for instance_id, (label, box) in enumerate(objects):

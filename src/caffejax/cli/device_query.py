@@ -40,7 +40,6 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _describe_device(device: Any) -> dict[str, Any]:
-    """Return the properties of a device by name. Memory is in bytes."""
     from ..cpu.kernels import onednn
     from ..cpu.process_settings import is_freed_memory_kept
 

@@ -174,7 +174,6 @@ def _draw_blob(options: argparse.Namespace) -> None:
 
 
 def _find_batch_size(net: Net, options: argparse.Namespace) -> int:
-    """Return the batch size of the net's data layer."""
     from ..core.layers import CallerInput
 
     if not net.graph.input_names or any(

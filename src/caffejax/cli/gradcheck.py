@@ -62,7 +62,6 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _read_arrays(path: str) -> dict[str, Any]:
-    """Read the arrays of an .npz file by name."""
     import zipfile
 
     import numpy as np

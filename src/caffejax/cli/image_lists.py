@@ -108,12 +108,10 @@ class create_label_map:  # noqa: N801
 
 
 def _describe_line_format(num_parts: int) -> str:
-    """Return a description of the format of a line with `num_parts` parts, for error messages."""
     return {1: "a name", 2: "a name and a number"}.get(num_parts, "a name, a number and a name to display")
 
 
 def _read_name_ids(path: str) -> dict[str, str]:
-    """Read pairs of a name and a number, separated by white space."""
     from ..core.data.image_decoding import read_file
 
     words = read_file(path).decode("utf-8", "surrogateescape").split()

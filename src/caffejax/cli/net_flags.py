@@ -161,7 +161,6 @@ def add_import_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def _parse_module_name(text: str) -> str:
-    """Parse the dotted name of a Python module."""
     if text.endswith(".py"):
         raise argparse.ArgumentTypeError(f"'{text}' is a file; give the module's name, '{text.removesuffix('.py')}'")
     if not all(part.isidentifier() for part in text.split(".")):

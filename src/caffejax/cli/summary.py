@@ -64,7 +64,6 @@ def _is_weights_file(path: str) -> bool:
 
 
 def _print_weights(options: argparse.Namespace) -> None:
-    """Print the blobs of a file with weights."""
     from ..base.human_readable import format_count, format_shape
     from ..base.paths import check_exist
     from ..base.text_table import align_columns

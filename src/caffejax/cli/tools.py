@@ -82,7 +82,6 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _make_programs(build: Path) -> dict[Path, str]:
-    """Return a dict with the text of each shell script, by its path."""
     commands = {f"tools/{name}": command for name, command in (TOOLS | {c: c for c in EXAMPLES.values()}).items()}
     commands |= {f"examples/{name}": command for name, command in EXAMPLES.items()}
     scripts = {name: _make_script(command) for name, command in commands.items()}

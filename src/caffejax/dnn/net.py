@@ -162,7 +162,6 @@ class Net:
         self._reshape(shapes)
 
     def _require_nodes(self) -> list[Node]:
-        """Return the layers, in the order of their numbers from 1."""
         if self._net is None and self._source is not None:
             self._fit_shapes({name: array.shape for name, array in self._input_arrays.items()})
         return self._nodes
@@ -451,7 +450,6 @@ class Net:
         return frozen
 
     def _to_device(self, array: Array) -> Any:
-        """Return an input on the target's device."""
         import jax
 
         from ..core.ops.compilation import has_only_cpus

@@ -113,7 +113,6 @@ def count_operations(node: Node, bottoms: Shapes, tops: Shapes) -> int:
 
 
 def _count_per_element(number: int) -> Callable[[Node, Shapes, Shapes], int]:
-    """Return a rule that counts `number` operations for each element of the top."""
     return lambda node, bottoms, tops: number * prod(tops[0])
 
 

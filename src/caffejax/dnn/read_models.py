@@ -157,11 +157,6 @@ def _to_bytes(buffer: Any) -> bytes:
 
 
 def _read_blobs(model: Any, name: str) -> Mapping[str, Sequence[np.ndarray | None]]:
-    """Return the blobs of a .caffemodel by layer name.
-
-    Raises:
-        WeightsError: if the model cannot be read.
-    """
     from ..core.checkpoints.caffemodel import decode_caffemodel, read_caffemodel
 
     return decode_caffemodel(memoryview(_to_bytes(model)), name) if is_buffer(model) else read_caffemodel(model)

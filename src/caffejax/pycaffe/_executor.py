@@ -262,7 +262,6 @@ class Executor:
             _global_state.log(f"Compiling {names}for {text} ({len(all_shapes)} shapes so far)")
 
     def _blobs_to_return(self, forward_pass: Pass) -> tuple[str, ...]:
-        """Return the names of the blobs that a forward pass should return."""
         layers, inputs = forward_pass.layer_range, forward_pass.inputs.blobs
         blobs, shapes = self.memories.blobs, self.graph.blobs
         layers_to_last = self.graph.layers[: layers.last + 1]
@@ -296,7 +295,6 @@ class Executor:
         backward_pass.finish(backward_pass.run(self._diffs_to_return(layers, output_names)), self.memories)
 
     def _diffs_to_return(self, layers: BackwardRange, output_names: frozenset[str]) -> tuple[str, ...]:
-        """Return the names of the blobs whose diffs a backward pass should return."""
         if self.graph.has_varying_rows:
             return layers.writes
         required, blobs = {*layers.leaves, *output_names}, self.memories.blobs

@@ -189,7 +189,6 @@ class Net:
 
     @classmethod
     def _from_executor(cls, executor: Executor) -> Net:
-        """Return a `Net` that uses an existing executor."""
         net = cls.__new__(cls)
         net._set_executor(executor)
         return net

@@ -63,7 +63,6 @@ class FrozenForward:
 
 
 def _variables(inputs: PassInputs) -> Variables:
-    """Return the parameters and state in the inputs of a pass."""
     return Variables(dict(inputs.params), dict(inputs.state))
 
 
@@ -290,5 +289,4 @@ class History:
 
 
 def _find_in_place_blobs(layer: Layer) -> frozenset[str]:
-    """Return the names of the bottoms that a layer overwrites with its tops."""
     return frozenset(layer.bottoms).intersection(layer.tops)

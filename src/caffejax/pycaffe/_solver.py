@@ -145,7 +145,6 @@ class BlobUpdater(Updater):
         return sum(other_losses, start=first_loss)
 
     def _move_to_current_device(self) -> None:
-        """Move the train state and the net to the current device."""
         if (device := _global_state.get_device()) is not self._device:
             self._device = device
             self._state_without_variables = jax.device_put(self._state_without_variables, device)

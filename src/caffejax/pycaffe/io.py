@@ -377,7 +377,6 @@ class Transformer:
 
 
 def _as_order(order: Any) -> list[int]:
-    """Return the indices of an order as integers."""
     return convert(order, "the order", "a list of indices, such as (2, 0, 1)", lambda o: list(map(operator.index, o)))
 
 

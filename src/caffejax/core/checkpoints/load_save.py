@@ -117,7 +117,6 @@ def load_and_report(
 
 
 def _merge_loaded(loaded_arrays: Mapping[Slot, jax.Array], variables: Variables | Initializer) -> Variables:
-    """Return all variables: the loaded arrays, and the values of the other blobs from `variables`."""
     if not isinstance(variables, Variables):
         return variables(loaded_arrays)
 

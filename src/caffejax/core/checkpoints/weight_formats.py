@@ -168,7 +168,6 @@ def _find_shared_owners(net: NetParameter) -> dict[tuple[str, int], tuple[str, i
 
 
 def _copy_shared_blobs(net: NetParameter, weights: OrderedWeights, file: str) -> OrderedWeights:
-    """Return the weights with a copy of each shared blob in every layer that uses it."""
     completed_blobs = {name: list(blobs) for name, blobs in weights.items()}
     for (name, i), (owner, j) in _find_shared_owners(net).items():
         blobs = completed_blobs.setdefault(name, [])
@@ -205,7 +204,6 @@ def _drop_legacy_axes(net: NetParameter, weights: OrderedWeights, file: str) -> 
 
 
 def _name_blobs(blobs: Blobs) -> dict[str, Array]:
-    """Return a layer's blobs by name. Without names, their names are their numbers."""
     if isinstance(blobs, Mapping):
         return dict(blobs)
     return {str(i): blob for i, blob in enumerate(blobs) if blob is not None}

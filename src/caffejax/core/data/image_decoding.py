@@ -385,7 +385,6 @@ def decode_pixels(
 
 @lru_cache(4096)
 def _warn_of_truncation(path: str) -> None:
-    """Warn once about a truncated file."""
     log.warning("%s: the JPEG is truncated; OpenCV fills the missing part, as in Caffe", path)
 
 

@@ -493,7 +493,6 @@ class Pages:
 
 
 def _node_offsets(page: bytes) -> tuple[int, ...]:
-    """Return the byte offsets of a page's nodes."""
     _, _, _, lower, upper = HEADER.unpack_from(page)
     if not HEADER.size <= lower <= upper <= len(page) or lower % 2:
         raise DamagedError(f"a page has free space with the invalid limits {lower} and {upper}")

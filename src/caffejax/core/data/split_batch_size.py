@@ -88,7 +88,6 @@ def _divide_layer(layer: LayerParameter, n_devices: int) -> list[str]:
 
 
 def _batch_sizes(layer: LayerParameter, layer_type: LayerType) -> Iterator[_BatchSize]:
-    """Yield the batch sizes in the definition of a layer without bottoms."""
     if layer_type.params is not None:  # its top is a parameter of the net, as in a Parameter layer
         return
     name = layer_type.signature.param or ""

@@ -133,7 +133,6 @@ class _Words:
 
 
 def _read_image_numbers(words: _Words) -> Iterator[tuple[int, int]]:
-    """Yield the number of each image in the file, and the number of the line that contains it."""
     for word in words:
         # a space between the sign and the number is optional
         if not word.startswith("#"):

@@ -145,7 +145,6 @@ def _zero_suffix(row: Row) -> str:
 
 
 def _row_to_json(row: Row) -> dict[str, Any]:
-    """Return a row as JSON-compatible values."""
     return {
         "ok": row.ok,
         **{key: _worst_to_json(value) if isinstance(value, WorstError) else value for key, value in vars(row).items()},

@@ -170,7 +170,6 @@ _FILLERS = {
 
 @functools.cache
 def _list_fillers() -> Mapping[str, Filler]:
-    """Return the types of fillers, including other packages' types."""
     modules = [package.fillers for package in list_own_packages() if package.fillers is not None]
     return _FILLERS | {name: f for module in modules for name, f in importlib.import_module(module).FILLERS.items()}
 

@@ -82,7 +82,6 @@ def dummy_data(*, ctx: Context) -> tuple[jax.Array, ...]:
 
 
 def _dummy_fillers(ctx: Context) -> list[FillerParameter]:
-    """Return the filler of each top."""
     fillers = list(ctx.param.data_filler) or [FillerParameter()]  # constant, 0
     require(
         len(fillers) in (1, ctx.num_tops),

@@ -446,7 +446,6 @@ def _spp_key(ctx: Context, level: int) -> jax.Array | None:
 
 
 def _spp_levels(p: SPPParameter, x: Any) -> list[tuple[Window, Shape]]:
-    """Return a pair (window, output size) for each level."""
     height = p.pyramid_height
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
     size = tuple(x.shape[2:])

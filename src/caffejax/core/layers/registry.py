@@ -303,7 +303,6 @@ def _import_indexed(name: str, *, of_other_packages: bool = False) -> None:
 
 @functools.cache
 def _types_with_variants() -> frozenset[str]:
-    """Return the names of Caffe's types of which this package has variants."""
     return frozenset(name for package in list_own_packages() for name in package.variants)
 
 

@@ -230,7 +230,6 @@ def _sum_windows(x: jax.Array, size: int, within_channel: bool) -> jax.Array:
 
 
 def _negative_power(scale: jax.Array, beta: float) -> jax.Array:
-    """Return scale ** -beta."""
     if beta == 0.75:  # the usual value: two roots are cheaper than a power
         root = jax.lax.rsqrt(scale)
         return root * jnp.sqrt(root)

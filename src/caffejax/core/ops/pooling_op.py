@@ -157,7 +157,6 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
 
 
 def _pooling_operation(window: Window) -> PlatformOp:
-    """Return the operation that maps `x` to the maxima of the windows and their indices."""
     return PlatformOp(
         partial(_compute_maxima_and_indices, window=window),
         cpu_form("max_pool", _compute_maxima_and_indices_by_slices, window=window),

@@ -355,7 +355,6 @@ class CompiledParts:
         return self._compiled_parts[key]
 
     def _log_shapes(self, part: Part, earlier_blobs: Mapping[str, jax.Array]) -> None:
-        """Log that a part is compiled again for new shapes."""
         compiled_shapes = self._compiled_shapes.setdefault(part.key, set())
         shapes = tuple(v.shape for v in earlier_blobs.values())
         if part.mode != "traced" or shapes in compiled_shapes:

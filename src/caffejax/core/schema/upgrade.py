@@ -253,7 +253,6 @@ def drop_bias_multipliers(net: NetParameter) -> list[str]:
 
 
 def _rename_field(message: Message, name: str, new_name: str) -> None:
-    """Move the value of a field, if it is set, to the field `new_name`."""
     if message.HasField(name):
         _set_field(message, new_name, getattr(message, name))
         message.ClearField(name)

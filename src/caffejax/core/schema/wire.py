@@ -76,7 +76,6 @@ def measure_delimited(number: int, size: int) -> int:
 
 
 def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
-    """Decode the varint at byte `position`; return the number and the byte after it."""
     value = 0
     for shift in range(0, 70, 7):
         if position >= len(data):

@@ -185,7 +185,6 @@ class Evaluator:
         return rows, join_batches(self.mesh, [batches_by_row.get(row, unused) for row in local_rows], 0)
 
     def _put_keys(self, rows: list[int], keys: list[jax.Array]) -> jax.Array:
-        """Return the keys of rows as one array, with one key in each row of the mesh."""
         key_of = dict(zip(rows, keys, strict=True))
         data = np.stack([jax.random.key_data(key_of.get(row, keys[0])) for row in range(self._rows.total)])
         return jax.random.wrap_key_data(put_global(data, jax.sharding.NamedSharding(self.mesh, _ROW_SPEC)))

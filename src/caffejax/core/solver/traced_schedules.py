@@ -87,7 +87,6 @@ def _poly(p: Any) -> Schedule:
 
 
 def _sigmoid(p: Any) -> Schedule:
-    """Return the schedule of `sigmoid`, which rises, or of `sigmoid_inv`, which falls."""
     gamma = -p.gamma if p.lr_policy == "sigmoid_inv" else p.gamma
     # beyond this distance from stepsize the rate is constant
     width = int(min(_MAX_EXPONENT / max(abs(gamma), 1e-30), 2**30 - 1)) + 1

@@ -105,7 +105,6 @@ class Trainer:
             self._clipping.write(wait=True)
 
     def _step(self, end: int, stopwatch: Stopwatch) -> None:
-        """Train until iteration `end`; see `step`."""
         while self.iteration < end:
             is_test_due = self.tests.is_due(self.iteration) and (self.iteration or self.param.test_initialization)
             if is_test_due and self._test() is None:
@@ -249,7 +248,6 @@ class Trainer:
         barrier("end training")  # the first process may still be writing
 
     def _stop(self) -> None:
-        """Save a snapshot of the current state and stop training."""
         self._take_request()
         self._finite_check.check(self._updater.sharded_state[0].variables)
         self._save_snapshot()

@@ -117,7 +117,6 @@ def _merge_scale(norm: ModuleSpec, scale: ModuleSpec) -> ModuleSpec | None:
 
 
 def _prune_steps(steps: list[ExpressionStep], outputs: tuple[int, ...]) -> tuple[ExpressionStep, ...]:
-    """Return the steps on which the outputs depend."""
     needed_values, used_steps = set(outputs), list[ExpressionStep]()
     for step in reversed(steps):
         if not needed_values.isdisjoint(step.writes):
@@ -127,7 +126,6 @@ def _prune_steps(steps: list[ExpressionStep], outputs: tuple[int, ...]) -> tuple
 
 
 def _select_helpers(steps: tuple[ExpressionStep, ...], available_helpers: set[str]) -> frozenset[str]:
-    """Return the names of the helpers in `available_helpers` that the steps use."""
     constructors = {step.module.constructor for step in steps if step.module}
     return frozenset(
         name for name in available_helpers if name in constructors or any(f"{name}(" in step.text for step in steps)

@@ -258,7 +258,6 @@ def _swap_xy(pair: Any) -> jax.Array:
 
 
 def _round_half_away(x: jax.Array) -> jax.Array:
-    """Round to integers; halves are rounded away from 0."""
     return (jnp.sign(x) * jnp.floor(jnp.abs(x) + 0.5)).astype(jnp.int32)
 
 

@@ -123,7 +123,6 @@ def _gradient_factor(p: GradientScalerParameter, num_passes: jax.Array) -> jax.A
 
 
 def _with_negative_gradient(x: jax.Array, factor: jax.Array) -> jax.Array:
-    """Return x; its derivative is `-factor`."""
     finite_x = jnp.where(jnp.isfinite(x), x, 0)
     zero = finite_x - jax.lax.stop_gradient(finite_x)
     return jax.lax.stop_gradient(x) - (jax.lax.stop_gradient(factor) * zero).astype(x.dtype)

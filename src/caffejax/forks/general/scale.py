@@ -71,7 +71,6 @@ def _adapt_factor(p: Any, params: Params, bottoms: Arrays) -> tuple[Params, Arra
 
 
 def _factor_shape(p: Any, x: Any, factor: Any) -> Shape:
-    """Return the shape that the factor needs in order to be broadcast."""
     if not p.match_by_count:
         return tuple(factor.shape)
     start = canonical_axis(p.axis, x.shape)

@@ -175,7 +175,6 @@ def _interp_crop(p: InterpParameter, x: Any) -> tuple[int, Shape]:
 
 
 def _interp_size(p: InterpParameter, x: Any) -> Shape:
-    """Return (height, width) of the top."""
     begin, end = _interp_crop(p, x)
     cropped_size = tuple(n - begin for n in end)
     for name in ("shrink_factor", "zoom_factor", "full_zoom_factor"):

@@ -158,7 +158,6 @@ def _has_sequence_axis(p: Any, x: Any) -> bool:
 
 
 def _count_steps_and_sequences(p: Any, x: Any) -> tuple[int, int]:
-    """Return the numbers of time steps and of sequences."""
     return tuple(x.shape[:2]) if _has_sequence_axis(p, x) else (x.shape[0] // p.batch_size, p.batch_size)
 
 

@@ -224,7 +224,6 @@ def ctc_greedy_decoder(
 
 
 def _blank_index(ctx: Context, scores: Any, *bottoms: Any) -> int:
-    """Validate the bottoms, and return the index of the blank label."""
     require(
         len(scores.shape) == 3 and scores.shape[0] != 0 and scores.shape[2] != 0,
         f"needs scores with 3 axes (time, items, labels), none of size 0, not shape {scores.shape}",

@@ -44,7 +44,6 @@ def rnn_of_nonlinearities_backward(
 
 
 def _select_nonlinearities(ctx: Context) -> tuple[Nonlinearity, Nonlinearity]:
-    """Return the nonlinearities of the state and of the output."""
     p = ctx.layer.rnn_param
     names = p.recurrent_nonlinearity, p.output_nonlinearity
     choices = ", ".join(_NONLINEARITIES)

@@ -212,7 +212,6 @@ _TEST_STYLE = {"linestyle": "--", "marker": "o", "markersize": 3.5}
 
 
 def _pick_color(index: int, num_colors: int) -> Any:
-    """Return colour number `index` of `num_colors` different colours."""
     if num_colors <= len(_COLORS):
         return _COLORS[index]
     from matplotlib import colormaps
@@ -267,6 +266,5 @@ def _draw_panel(axes: Any, panel: Panel, x_column: str, smooth: int, run_colors:
 
 
 def _note_non_finite(axes: Any, panel: Panel, x_column: str) -> None:
-    """Write a note into the panel if none of its numbers is finite."""
     if not any(math.isfinite(y) for curve in panel.curves for y in curve.points(x_column)[1]):
         axes.text(0.5, 0.5, "no finite numbers", transform=axes.transAxes, ha="center", color=_TEXT_COLOR)

@@ -292,7 +292,6 @@ def describe_placeholder(
 
 
 def _find_param_messages(layer: LayerParameter) -> Iterator[Any]:
-    """Yield the parameter messages of a layer, such as its data_param."""
     return (message for _, message in _find_param_fields(layer))
 
 

@@ -151,7 +151,6 @@ def _summarize_graph(assumed: AssumedGraph, indices: Sequence[int]) -> _Summarie
 
 
 def _find_valid_layers(layers: Sequence[LayerParameter], problems: Sequence[Problem]) -> list[int]:
-    """Return the indices of the layers that have no problem and do not depend on a layer with a problem."""
     problem_layers = {problem.layer for problem in problems}
     sources, missing_bottoms = find_sources(layers)
     layers_with_missing_bottoms = {i for i, _, _ in missing_bottoms}

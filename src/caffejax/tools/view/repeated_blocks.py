@@ -183,7 +183,6 @@ def _count_branchings(crossing_counts: Sequence[int], start: int, stop: int) -> 
 
 
 def _find_true_runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """Yield the start and length of each run of true values."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
     for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         yield start, stop - start

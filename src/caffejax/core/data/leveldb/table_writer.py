@@ -56,7 +56,6 @@ class TableWriter:
         self._block = _BlockBuilder(_RESTART_INTERVAL)
 
     def _write(self, block: _BlockBuilder) -> bytes:
-        """Write a block and return its handle."""
         data, compression = block.serialize(), RAW
         if self._compress:
             compressed_data = bytes(cramjam.snappy.compress_raw(data))
@@ -104,7 +103,6 @@ def _pack_words(numbers: Sequence[int]) -> bytes:
 
 
 def _shared_prefix_length(a: bytes, b: bytes) -> int:
-    """Return the length of the longest common prefix of two keys."""
     for n, (byte_a, byte_b) in enumerate(zip(a, b, strict=False)):
         if byte_a != byte_b:
             return n

@@ -309,7 +309,6 @@ def classify_layer(layer: Any) -> tuple[str, Any]:
 
 
 def _check_settings(layer: Any) -> None:
-    """Check the settings of a layer except transform_param."""
     kind, param = classify_layer(layer)
     param_name = "image_data_param" if kind == "image_data_param" else "video_data_param"
     if any(layer.video_data_param.HasField(field) for field in _SSD_FIELDS):

@@ -134,7 +134,6 @@ def recompress(image: np.ndarray, quality: int = 95) -> np.ndarray:
 
 
 def _change_luma(image: np.ndarray, change: Callable[[np.ndarray], Any]) -> np.ndarray:
-    """Apply a function to the luma of an image."""
     planes = cv2.cvtColor(image, cv2.COLOR_BGR2YCrCb)
     planes[:, :, 0] = change(np.ascontiguousarray(planes[:, :, 0]))
     out: np.ndarray = cv2.cvtColor(planes, cv2.COLOR_YCrCb2BGR)

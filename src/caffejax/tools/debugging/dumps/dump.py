@@ -71,7 +71,6 @@ class Dump:
 
     @cached_property
     def _producers(self) -> dict[str, list[int]]:
-        """The indices in `layers` of the layers that write each blob."""
         producers: dict[str, list[int]] = {}
         for i, layer in enumerate(self.layers):
             for top in dict.fromkeys(layer.tops):
