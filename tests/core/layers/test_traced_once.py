@@ -30,10 +30,10 @@ def count_traces(monkeypatch: pytest.MonkeyPatch, net: Net) -> int:
     """Return the number of layers that are traced in a forward pass."""
     count = 0
 
-    def counting_call(*args: Any, call: Any = dispatch.call) -> Any:
+    def counting_call(*args: Any, call: Any = dispatch.call, **values: Any) -> Any:
         nonlocal count
         count += 1
-        return call(*args)
+        return call(*args, **values)
 
     monkeypatch.setattr(dispatch, "call", counting_call)
     jax.clear_caches()

@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,28 +19,21 @@ from ...base.errors import CaffejaxError, LayerError, describe_type, require
 from .context import Context, ParamSpec
 from .types import LayerType
 
-R = TypeVar("R")
-
 _LIBRARIES = ("caffejax", "jax", "jaxlib", "numpy")
 # the messages of these errors are clear, or do not concern shapes
 _UNCHANGED_ERRORS = (CaffejaxError, FloatingPointError, jax.errors.JaxRuntimeError)
 
 
-def validate_params(run: Callable[..., R]) -> Callable[..., R]:
-    """Decorate a function `run(ctx, blobs, bottoms, ...)` so that it first checks that the blobs match the bottoms.
+@contextmanager
+def checked(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> Iterator[None]:
+    """Return a context manager for a layer's call: check that the blobs match the bottoms, then `wrap_layer_errors`.
 
-    Unexpected exceptions become LayerErrors; see `wrap_layer_errors`. Python layers are not checked, because they
-    declare their blobs only once, when they are set up.
+    Python layers are not checked, because they declare their blobs only once, when they are set up.
     """
-
-    @functools.wraps(run)
-    def call(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], *args: Any) -> R:
-        with wrap_layer_errors(ctx.type, bottoms):
-            if ctx.type.instance is None:
-                check_param_shapes(ctx, blobs, bottoms)
-            return run(ctx, blobs, bottoms, *args)
-
-    return call
+    with wrap_layer_errors(ctx.type, bottoms):
+        if ctx.type.instance is None:
+            check_param_shapes(ctx, blobs, bottoms)
+        yield
 
 
 def declared_params(ctx: Context, bottoms: Sequence[Any]) -> list[ParamSpec]:

@@ -151,19 +151,34 @@ class Context:
 
             settings = read(**parse_param_str(self.layer.python_param.param_str, vars(read())))
         else:
-            settings = call_with(read, self.param, self)
+            settings = self.call(read, p=self.param)
         if self.type.check is not None:
-            call_with(self.type.check, settings, self)
+            self.call(self.type.check, p=settings)
         return settings
 
-    def call(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    def call(
+        self,
+        function: Callable[..., Any],
+        *arguments: Any,
+        blobs: Sequence[Any] = (),
+        named_blobs: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
+        **keywords: Any,
+    ) -> Any:
         """Call a function of the layer's type with the layer's settings and the other arguments that it names.
 
-        If its first parameter is `p`, it gets the settings, and if the next is `params` or `blobs`, the arrays of the
-        layer that the caller passes as `named_blobs` and `blobs`. Its keyword-only parameters that are attributes of
-        this context, such as `phase` and `key`, get their values; `ctx` is the context itself.
+        If its first parameter is `p`, it gets the settings, or the argument `p`, and if the next is `params` or
+        `blobs`, the arrays of the layer that the caller passes as `named_blobs` and `blobs`. Its keyword-only
+        parameters that are attributes of this context, such as `phase` and `key`, get their values; `ctx` is the
+        context itself.
         """
-        return call_with(function, self.settings, self, *arguments, **keywords)
+        first_names, names = read_parameters(function)
+        params, state = named_blobs
+        p = keywords.pop("p") if "p" in keywords else self.settings
+        first = {"p": p, "params": params, "blobs": tuple(blobs)}
+        for name in names:
+            if name not in keywords:
+                keywords[name] = self if name == "ctx" else state if name == "state" else getattr(self, name)
+        return function(*map(first.__getitem__, first_names), *arguments, **keywords)
 
     def evaluate(self, trait: Any) -> Any:
         """Return the value of a trait for this layer: the result of its function, or the trait itself."""
@@ -228,25 +243,6 @@ class Context:
     def _serialized_layer(self) -> bytes:
         definition: bytes = self.layer.SerializeToString(deterministic=True)
         return definition
-
-
-def call_with(
-    function: Callable[..., Any],
-    settings: Any,
-    ctx: Context,
-    *arguments: Any,
-    blobs: Sequence[Any] = (),
-    named_blobs: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
-    **keywords: Any,
-) -> Any:
-    """Call a function with settings, and with the attributes of a context that it names; see `Context.call`."""
-    first_names, names = read_parameters(function)
-    params, state = named_blobs
-    first = {"p": settings, "params": params, "blobs": tuple(blobs)}
-    for name in names:
-        if name not in keywords:
-            keywords[name] = ctx if name == "ctx" else state if name == "state" else getattr(ctx, name)
-    return function(*map(first.__getitem__, first_names), *arguments, **keywords)
 
 
 def read_parameters(function: Any) -> tuple[Sequence[str], Sequence[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from ..ops.compilation import is_eager
 from ..ops.custom_gradient import make_differentiable
 from ..ops.elementwise import apply_elementwise
 from ..ops.program_cache import ProgramCache
-from .blob_checks import blob_names, validate_params
+from .blob_checks import blob_names, checked
 from .context import Context, Epilogue, read_parameters
 from .dtype_policy import matmul_precision
 from .host_call import HostCall, HostCalls
@@ -38,16 +39,18 @@ def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple
     return _split_result(ctx, ctx.call(impl.forward, *bottoms, blobs=blobs, named_blobs=named_blobs), named_blobs[1])
 
 
-def run_fused(
-    ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], epilogues: Sequence[Epilogue]
+def _run_fused(
+    ctx: Context, epilogues: Sequence[Context], blobs: Arrays, bottoms: Arrays, epilogue_blobs: Sequence[Arrays]
 ) -> tuple[Arrays, Arrays]:
-    """Run a layer fused with `epilogues`, the layers after it; return the last top and the first layer's new state."""
+    """Run a layer fused with the layers after it; return the last top and the first layer's new state."""
     impl = ctx.type.implementation
     assert isinstance(impl, Traced)
     assert impl.fused is not None
-    named_blobs = name_blobs(ctx, blobs, bottoms)
-    result = ctx.call(impl.fused, *bottoms, epilogues, blobs=blobs, named_blobs=named_blobs)
-    return _split_result(ctx, result, named_blobs[1])
+    with checked(ctx, blobs, bottoms):
+        named_blobs = name_blobs(ctx, blobs, bottoms)
+        later_layers = list(map(Epilogue, epilogues, epilogue_blobs))
+        result = ctx.call(impl.fused, *bottoms, later_layers, blobs=blobs, named_blobs=named_blobs)
+        return _split_result(ctx, result, named_blobs[1])
 
 
 def backward(
@@ -92,29 +95,31 @@ def _name_diffs(diffs: Any, names: Sequence[str]) -> Mapping[str, Any]:
     return dict(zip(names, arrays, strict=True))
 
 
-@validate_params
-def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
+def call(
+    ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], **pass_values: Any
+) -> tuple[Arrays, Arrays]:
     """Return the result of `forward`. Its gradient is computed by autodiff or by the hand-written rule.
 
     `ComputeConfig.backward` selects one of these; types with `overrides_autodiff` always use their rule.
+
+    Args:
+        ctx, blobs, bottoms: the layer's context and arrays.
+        pass_values: fields of the context that belong to a forward pass: `fold_in_args`, `num_rows`.
     """
-    layer_type = ctx.type
-    if layer_type.on_host:
-        return call_on_host(ctx, blobs, bottoms, contextlib.nullcontext)[0], ()
-    # the function below must not close over arrays
-    if layer_type.traits.elementwise and ctx.fast and layer_type.params is None:
-        keyless_ctx = ctx.replace(fold_in_args=None)
-        return apply_elementwise(lambda *bottoms: _call_traced(keyless_ctx, (), bottoms)[0], *bottoms), ()
-    return _call_traced(ctx, blobs, bottoms)
-
-
-def _call_traced(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
-    layer_type = ctx.type
-    if layer_type.gradient.backward is None or not (
-        layer_type.gradient.overrides_autodiff or ctx.compute_config.backward == "rules"
-    ):
-        return forward(ctx, blobs, bottoms)
-    return _call_with_custom_backward(ctx, blobs, bottoms)
+    layer_type, gradient = ctx.type, ctx.type.gradient
+    if pass_values:
+        ctx = ctx.replace(**pass_values)
+    uses_rule = gradient.backward is not None and (
+        gradient.overrides_autodiff or ctx.compute_config.backward == "rules"
+    )
+    run = _call_with_custom_backward if uses_rule else forward
+    with checked(ctx, blobs, bottoms):
+        if layer_type.on_host:
+            return call_on_host(ctx, blobs, bottoms, contextlib.nullcontext)[0], ()
+        if layer_type.traits.elementwise and ctx.fast and layer_type.params is None:
+            keyless_ctx = ctx.replace(fold_in_args=None)  # the function below must not close over arrays
+            return apply_elementwise(lambda *bottoms: run(keyless_ctx, (), bottoms)[0], *bottoms), ()
+        return run(ctx, blobs, bottoms)
 
 
 def cached_call(
@@ -124,26 +129,24 @@ def cached_call(
     bottoms: Sequence[jax.Array],
     num_rows: jax.Array | None = None,
 ) -> tuple[Arrays, Arrays]:
-    """Return the result of `call` with values of a forward pass; for `fold_in_args` and `num_rows`, see `Context`.
-
-    Layers with equal contexts are traced and lowered once.
-    """
+    """Return the result of `call`. Layers with equal contexts are traced and lowered once."""
+    pass_values = {"fold_in_args": fold_in_args, "num_rows": num_rows}
     if ctx.has_own_type:
-        return call(ctx.replace(fold_in_args=fold_in_args, num_rows=num_rows), blobs, bottoms)
-    arrays = fold_in_args, num_rows, tuple(blobs), tuple(bottoms)
-    result: tuple[Arrays, Arrays] = _find_jitted(_call_with_key, (ctx,), arrays)(*arrays)
+        return call(ctx, blobs, bottoms, **pass_values)
+    arrays = tuple(blobs), tuple(bottoms)
+    result: tuple[Arrays, Arrays] = _find_jitted(call, (ctx,), (arrays, pass_values))(*arrays, **pass_values)
     return result
 
 
 def cached_fused_call(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], epilogues: Sequence[Epilogue]
 ) -> tuple[Arrays, Arrays]:
-    """Run `run_fused`. Layers with equal contexts and equal epilogues are traced and lowered once."""
-    if any(c.has_own_type for c in (ctx, *(e.ctx for e in epilogues))):
-        return validate_params(run_fused)(ctx, blobs, bottoms, epilogues)
-    epilogue_contexts, epilogue_blobs = tuple(e.ctx for e in epilogues), tuple(e.blobs for e in epilogues)
-    arrays = tuple(blobs), tuple(bottoms), epilogue_blobs
-    result: tuple[Arrays, Arrays] = _find_jitted(_call_fused, (ctx, epilogue_contexts), arrays)(*arrays)
+    """Run a layer and the layers after it as one. Layers with equal contexts are traced and lowered once."""
+    later_contexts = tuple(e.ctx for e in epilogues)
+    arrays: Any = tuple(blobs), tuple(bottoms), tuple(e.blobs for e in epilogues)
+    if any(c.has_own_type for c in (ctx, *later_contexts)):
+        return _run_fused(ctx, later_contexts, *arrays)
+    result: tuple[Arrays, Arrays] = _find_jitted(_run_fused, (ctx, later_contexts), arrays)(*arrays)
     return result
 
 
@@ -157,34 +160,13 @@ def _find_jitted(function: Callable[..., Any], static_args: tuple[Any, ...], arr
     key = function, static_args, is_traced, *(getattr(leaf, "shape", None) for leaf in jax.tree.leaves(arrays))
     entry = _programs.find(key)
     if entry is None:
-
-        def run(*arrays: Any) -> Any:
-            return function(*static_args, *arrays)
-
-        vars(run)["__caffejax_program__"] = True
-        run.__name__ = function.__name__
+        run = functools.partial(function, *static_args)
+        vars(run).update(__caffejax_program__=True, __name__=function.__name__)
         num_bytes = _TRACE_BYTES if is_traced else _PROGRAM_BYTES
         entry = _programs.add(key, jax.jit(run), num_bytes, is_traced=is_traced)
     return entry.program
 
 
-def _call_with_key(
-    ctx: Context, fold_in_args: Any, num_rows: Any, blobs: Arrays, bottoms: Arrays
-) -> tuple[Arrays, Arrays]:
-    return call(ctx.replace(fold_in_args=fold_in_args, num_rows=num_rows), blobs, bottoms)
-
-
-def _call_fused(
-    ctx: Context,
-    epilogue_contexts: tuple[Context, ...],
-    blobs: Arrays,
-    bottoms: Arrays,
-    epilogue_blobs: tuple[Arrays, ...],
-) -> tuple[Arrays, Arrays]:
-    return validate_params(run_fused)(ctx, blobs, bottoms, list(map(Epilogue, epilogue_contexts, epilogue_blobs)))
-
-
-@validate_params
 def call_on_host(
     ctx: Context,
     blobs: Sequence[jax.Array],

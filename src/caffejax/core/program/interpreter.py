@@ -16,7 +16,7 @@ from ...base.config import Kernels
 from ...base.errors import LayerError
 from ..graph import Layer
 from ..layers import HostFunction, cross_replica
-from ..layers.blob_checks import check_dtypes
+from ..layers.blob_checks import check_dtypes, checked
 from ..layers.context import Epilogue
 from ..layers.dispatch import cached_call, cached_fused_call, call_on_host
 from ..layers.dtype_policy import cast_inputs, matmul_precision
@@ -264,9 +264,10 @@ def _call_on_host(
     if part.tracks_rows and isinstance(implementation, HostFunction) and implementation.traced:
         tops, num_rows = context.call(implementation.traced, *blobs)
         return tops, order, _find_rows(layer, padded, num_rows)
-    tops, order, num_rows = call_on_host(
-        context, params, blobs, layer.locate_errors, order, part.calls, part.tracks_rows
-    )
+    with checked(context, params, blobs):
+        tops, order, num_rows = call_on_host(
+            context, params, blobs, layer.locate_errors, order, part.calls, part.tracks_rows
+        )
     return tops, order, _find_rows(layer, padded, num_rows) if part.tracks_rows else [None] * len(tops)
 
 

@@ -37,7 +37,7 @@ from ..schema.caffe_pb2 import TEST, TRAIN, NetParameter, NetState, SolverParame
 from .callbacks import find_layers_outside_programs, schedule_for_tracing
 from .frozen import Frozen, freeze_as_program
 from .initial_variables import make_initial_variables
-from .interpreter import CompiledParts, PassInputs, PassOutputs, run_schedule
+from .interpreter import CompiledParts, ComputePart, PassInputs, PassOutputs, compute_part, run_schedule
 from .memory_check import check_layers_fit
 from .net_arguments import (
     add_shape_hints,
@@ -160,8 +160,8 @@ class Net:
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
         self.layer_schedule = schedule_layers(graph)
-        self.compute_part = (
-            CompiledParts(self.compute_config.kernels) if graph.has_host_layers else compute_part_with_remat
+        self.compute_part: ComputePart = (
+            CompiledParts(self.compute_config.kernels) if graph.has_host_layers else compute_part
         )
         self.rematerializer: Rematerializer | None = None
         if self.compute_config.remat == "auto" and graph.layers and not graph.has_host_layers:
@@ -203,7 +203,7 @@ class Net:
         """Return the net with a schedule of one part, which runs in functions that `jit` compiles."""
         net = object.__new__(type(self))
         vars(net).update(vars(self))
-        net.layer_schedule, net.compute_part = schedule, compute_part_with_remat
+        net.layer_schedule, net.compute_part = schedule, compute_part
         if self.compute_config.remat == "auto":
             net.rematerializer = Rematerializer(schedule, self.compute_config.memory_limit)
         net._forward = net.jit(net.apply, static_argnames="blobs")
@@ -645,14 +645,13 @@ class Net:
             self._check_labels(inputs.blobs)
         # the setting is for the user's own code; layers broadcast as NumPy does
         with add_shape_hints(self.graph, inputs.blobs), jax.numpy_rank_promotion("allow"):
-            schedule = self.layer_schedule
+            schedule, compute = self.layer_schedule, self.compute_part
             if training and self.rematerializer:
-                schedule = self.rematerializer.make_schedule(inputs)
+                schedule, compute = self.rematerializer.make_schedule(inputs), compute_part_with_remat
             elif self.runs_in_parts:
                 inputs = inputs._replace(blobs=strip_blob_padding(self.graph, inputs.blobs))
-            return run_schedule(
-                unfuse(schedule, frozenset(inputs.perturbations)), inputs, output_names=names, compute=self.compute_part
-            )
+            schedule = unfuse(schedule, frozenset(inputs.perturbations))
+            return run_schedule(schedule, inputs, output_names=names, compute=compute)
 
     def _check_labels(self, blobs: Mapping[str, Any]) -> None:
         """Raise an error if a label is not a class. Traced code is not checked: its losses are NaN."""

@@ -30,7 +30,6 @@ from ...core.program import (
     Values,
     VariableTrees,
     compute_part,
-    compute_part_with_remat,
     run_schedule,
     schedule_layers,
 )
@@ -90,7 +89,7 @@ class CompiledNet:
             key: onednn_part.executable.pack(onednn_part.weights) for key, onednn_part in self.programs.items()
         }
         self.programs = {key: replace(onednn_part, weights=()) for key, onednn_part in self.programs.items()}
-        self._run_part = CompiledParts(compute_config.kernels) if graph.has_host_layers else compute_part_with_remat
+        self._run_part = CompiledParts(compute_config.kernels) if graph.has_host_layers else compute_part
         self._compiled_parts = CompiledParts(compute_config.kernels)
         self.has_compiled_parts = not self.programs
         if self.programs:
