@@ -43,7 +43,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run the net and store its blobs."""
+    """Run the net, and write the blobs of each batch to a database or an .npz file."""
     start_logging()
     from pathlib import Path
 

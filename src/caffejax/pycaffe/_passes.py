@@ -237,7 +237,7 @@ class History:
         )
 
     def get_last_pass(self, i: int) -> Pass | None:
-        """Return the most recent pass of layer `i`, or None if there is none."""
+        """Return the most recent pass of layer `i`, or None."""
         return self._last_passes[i]
 
     def find_pass_to_differentiate(self, i: int) -> Pass:

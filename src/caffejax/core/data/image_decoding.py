@@ -278,9 +278,9 @@ class DatumReader:
         return image, label
 
     def read_same_layout(self, data: Sequence[bytes]) -> tuple[np.ndarray, list[int]] | None:
-        """Return the images (N, C, H, W) and labels of Datums, or None if they cannot be read at once.
+        """Return the images (N, C, H, W) and labels of Datums that have the layout of the last raw Datum, or None.
 
-        They can be read at once if they differ from the last raw Datum only in pixels and labels.
+        Datums of one layout, such as a batch of MNIST, differ only in pixels and labels, so no message is parsed.
         """
         prefix, shape = self._template
         begin, end = len(prefix), len(prefix) + math.prod(shape)

@@ -1,4 +1,4 @@
-"""Packages of layer types outside of core: Caffe's forks, and those of other distributions.
+"""Packages of layer types outside of core: Caffe's forks, and packages of other distributions.
 
 A package is found by an entry point of the group `caffejax.layers`. This names a module that has a `LayerPackage`
 called `LAYERS`, or a module that registers types when it is imported. Listing entry points takes about 10 ms, so it is
@@ -55,7 +55,7 @@ def list_own_packages() -> list[LayerPackage]:
 
 
 def iterate_packages() -> Iterator[LayerPackage]:
-    """Yield the packages of this distribution, then those of others; import modules that register types by themselves.
+    """Yield the packages of this distribution, then of others; import modules that register types by themselves.
 
     Only the entry points up to the last package that is asked for are loaded.
     """
@@ -76,7 +76,7 @@ def find_builtin_type(module: str, name: str) -> Any:
 
 @functools.cache
 def _list_entries() -> tuple[Sequence[EntryPoint], Sequence[EntryPoint]]:
-    """Return the entry points of this distribution whose modules exist, and those of other distributions."""
+    """Return the entry points of this distribution whose modules exist, and the entry points of others."""
     own: list[EntryPoint] = []
     others: list[EntryPoint] = []
     for entry in importlib.metadata.entry_points(group=GROUP):

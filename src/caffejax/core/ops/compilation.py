@@ -87,7 +87,7 @@ class Jitted:
     without them. The program for each combination of shapes belongs to a `ProgramCache`, which may drop it.
 
     Attributes:
-        allows_gc: whether Python's garbage collector may run during a call. Applies to all `Jitted` functions.
+        allows_gc: a setting of the class: whether Python's garbage collector may run during calls.
     """
 
     allows_gc = True

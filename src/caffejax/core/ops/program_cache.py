@@ -65,7 +65,7 @@ class ProgramCache:
         return [entry.program for entry in list(self._entries.values())]
 
     def find(self, key: Hashable) -> Entry | None:
-        """Return the entry of a program, which counts as used now, or None if there is none."""
+        """Return the entry of a program, which counts as used now, or None."""
         entry = self._entries.get(key)
         if entry is not None:
             entry.use()
@@ -121,7 +121,7 @@ def _drop_programs(is_traced: bool) -> None:
 
 
 def _forget_nested_traces() -> None:
-    """Drop the traces of functions that programs call: those of JAX, such as `jnp.where`, and of caffejax.
+    """Drop the traces of functions that programs call: of JAX's, such as `jnp.where`, and of caffejax's.
 
     JAX keeps one for each shape without a limit. Functions of users, and the programs in caches, are not concerned.
     """

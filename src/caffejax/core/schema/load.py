@@ -95,7 +95,7 @@ def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>
 
 
 def source_file(source: str | os.PathLike[str] | Message) -> Path | None:
-    """Return the path that a source names, or None for a message or a text.
+    """Return the path if a source is one, such as "net.prototxt", or None if it is a message or prototxt text.
 
     A string is a text if it has a line break or `{`, or if it begins like `name: value` and no such file exists.
 

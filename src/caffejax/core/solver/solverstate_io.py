@@ -166,7 +166,7 @@ def _encode_carried_arrays(state: TrainState, graph: Graph, path: str) -> dict[s
 
 
 def find_weights(path: Path, stored_path: str) -> Path | None:
-    """Return the path of the weights file of the .solverstate `path`, or None if there is none.
+    """Return the path of the weights file of the .solverstate `path`, or None.
 
     It is the file of the stored name in the same folder, since a state that was moved with its weights belongs to
     them, or else `stored_path`.

@@ -43,7 +43,7 @@ def list_caffe_states(prefix: str) -> list[tuple[int, Path]]:
 
 
 def find_newest_state(prefix: str) -> str | None:
-    """Return the path of the newest state with a prefix, by iteration, or None if there is none.
+    """Return the path of the newest state with a prefix, by iteration, or None.
 
     It is the checkpoint folder if its newest step is at least as new as Caffe's states. A .solverstate without its
     weights is passed over, with a warning, if there is another state.

@@ -255,7 +255,7 @@ class Trainer:
         self._is_stopped = True
 
     def _take_request(self) -> Request | None:
-        """Return and clear the pending request of this process, such as a snapshot, or None if there is none."""
+        """Return and clear the pending request of this process, such as a snapshot, or None."""
         request, self._request = self._request, None
         return request
 

@@ -145,7 +145,7 @@ def pooling(call: OnednnCall) -> Value | None:
 def _mean_operation(
     size: tuple[int, ...], window: Window, covering_window: Window, output_size: tuple[int, ...]
 ) -> str | None:
-    """Return the name of the operation that divides the sums by the same numbers as Caffe, or None if there is none.
+    """Return the name of the operation that divides the sums by the same numbers as Caffe, or None.
 
     "padded_mean" divides by the number of cells of a window, and "mean" by the number of its cells inside the input.
     """

@@ -343,7 +343,7 @@ def select_locations(locations: jax.Array, targets: Targets) -> jax.Array:
 
 
 def offset_differences(locations: jax.Array, targets: Targets) -> jax.Array:
-    """Return (predicted offsets - target offsets) * `scale`, (images, groups, priors, 4); 0 for `ignored_offsets`."""
+    """Return how far predictions are off: (predicted - target) * scale, (images, groups, priors, 4), 0 if ignored."""
     return jnp.where(
         targets.ignored_offsets, 0, (select_locations(locations, targets) - targets.offsets) * targets.scale
     )

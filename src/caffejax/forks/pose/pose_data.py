@@ -189,7 +189,7 @@ def draw_maps(pose: Pose, skeleton: Skeleton, grid: tuple[int, int], stride: int
 
 
 def _draw_limb(maps: np.ndarray, points: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
-    """Write the direction (x, y) of a limb to the cells that are at most one cell from it.
+    """Write the direction (x, y) of a limb into the cells within one cell of the line between its ends.
 
     The ends of the limb, `points`, are in units of cells.
     """

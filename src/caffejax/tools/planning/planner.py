@@ -31,7 +31,7 @@ FORWARD_FRACTION = 1 / 3  # fraction of a step without collectives: a backward p
 
 @dataclass(frozen=True)
 class ScalingEstimate:
-    """The estimated time of a training step on a larger number of devices, with the same computation for each device.
+    """The estimated time of a training step on more devices, each with the batch that one device has now.
 
     Attributes:
         devices: the number of devices.

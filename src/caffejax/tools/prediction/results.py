@@ -190,7 +190,7 @@ def check_outputs(graph: Graph) -> None:
 
 
 def find_tiny_map(graph: Graph) -> str | None:
-    """Return the name of the first output with scores or labels of 2, 3 or 4 pixels, or None if there is none."""
+    """Return the name of the first output with scores or labels of 2, 3 or 4 pixels, or None."""
     for name in graph.outputs:
         shape = graph.blobs[name].shape
         if _detect_kind(graph, name, shape) in ("pixels", "labels") and max(shape[2:]) == 2:

@@ -22,7 +22,7 @@ _JAXPR_PARAMS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "plain")
     "remat", "remat2", "checkpoint", "caffejax_operation",
 )  # fmt: skip
 def inline_call(eqn: Equation) -> list[OnnxValue]:
-    """Convert the equations of the called function, so that no call remains."""
+    """Convert the equations of the called function where it is called."""
     return eqn.inline(_close_jaxpr(next(eqn.params[name] for name in _JAXPR_PARAMS if name in eqn.params)), eqn.inputs)
 
 
@@ -77,7 +77,7 @@ def _emit_branches(
 
 @register_converter("platform_index")
 def platform_index(eqn: Equation) -> OnnxValue:
-    """Return the index of the default branch, or of the last branch if each branch names its platforms."""
+    """Return the index of the branch that names no platforms, or of the last branch if each names some."""
     platforms = eqn.params["platforms"]
     return constant_value(np.int32(next((i for i, names in enumerate(platforms) if names is None), len(platforms) - 1)))
 

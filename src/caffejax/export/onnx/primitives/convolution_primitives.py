@@ -15,7 +15,7 @@ from .shape_primitives import add_pad
 
 @register_converter("dot_general")
 def dot_general(eqn: Equation) -> OnnxValue:
-    """Convert a sum of products to MatMul if it multiplies an array by a matrix, otherwise to Einsum."""
+    """Convert to MatMul where the last axis of x is contracted with a matrix, as in x @ w, otherwise to Einsum."""
     (x, y), b = eqn.inputs, eqn.builder
     (contract_x, contract_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
     if not batch_x and tuple(contract_x) == (len(x.shape) - 1,) and len(y.shape) == 2 and len(contract_y) == 1:

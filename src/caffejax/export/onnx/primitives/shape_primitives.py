@@ -69,7 +69,7 @@ def stack(eqn: Equation) -> OnnxValue:
 
 @register_converter("unstack")
 def unstack(eqn: Equation) -> list[OnnxValue]:
-    """Convert to the items along an axis, each without that axis."""
+    """Convert to one Gather for each index along the axis, as `[x[i] for i in range(n)]` for axis 0."""
     (x,), b, axis = eqn.inputs, eqn.builder, int(eqn.params["axis"])
     name = b.add_broadcast(x)
     items = [b.add_node("Gather", [name, b.add_constant(np.int64(i))], axis=axis) for i in range(len(eqn.shapes))]
