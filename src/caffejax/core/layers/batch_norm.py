@@ -45,6 +45,7 @@ class BatchNormSettings:
         """Return mean and variance, (channels,) each: the stored sums, divided by the sum of weights or 0."""
         means, variances, weight = (stop_gradient(promote(b)) for b in blobs[:3])
         xp = array_namespace(weight)
+        # the inner `where` keeps NumPy from warning of a division by 0
         inverse = xp.where(weight == 0, 0, 1 / xp.where(weight == 0, 1, weight))
         return means * inverse, variances * inverse
 
@@ -236,6 +237,7 @@ def normalize_batch(
     """
     if ctx.fast:
         estimate = jax.lax.stop_gradient(promote(mean_estimate))
+        # the running statistics only help to sum: a NaN in them must not reach a top of the batch's statistics
         estimate = jnp.where(jnp.isfinite(estimate), estimate, 0)
         options: Any = {"relu": relu, "axis_name": sync_axis(ctx)}
         results: Arrays = normalize_channels(x, promote(factor), promote(bias), estimate, eps, **options)

@@ -210,6 +210,7 @@ def _select_infogain_rows(
     outer, inner = outer_and_inner_num(scores.shape, axis)
     is_counted = in_valid_rows(ctx, valid_label_mask(loss_param, labels))
     valid = is_counted.reshape(outer, inner)
+    # an ignored label may be no class: it takes row 0, and gets zeros below; other labels out of range give NaN
     label_index = jnp.where(valid, label_indices(labels, num_classes).reshape(outer, inner), 0)
     matrix_rows = jnp.take(h, label_index, 0, mode="fill", fill_value=jnp.nan)  # (outer, inner, classes)
     rows = jnp.where(valid[:, :, None], matrix_rows, 0)

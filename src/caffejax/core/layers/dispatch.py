@@ -160,7 +160,7 @@ def _find_jitted(function: Callable[..., Any], static_args: tuple[Any, ...], arr
     key = function, static_args, is_traced, *(getattr(leaf, "shape", None) for leaf in jax.tree.leaves(arrays))
     entry = _programs.find(key)
     if entry is None:
-        run = functools.partial(function, *static_args)
+        run = functools.partial(function, *static_args)  # a new object, with which JAX drops its programs
         vars(run).update(__caffejax_program__=True, __name__=function.__name__)
         num_bytes = _TRACE_BYTES if is_traced else _PROGRAM_BYTES
         entry = _programs.add(key, jax.jit(run), num_bytes, is_traced=is_traced)

@@ -59,7 +59,7 @@ def correlate(
     """
     window = window.drop_negative_padding(x.shape[2:])
     num_results = x.shape[0] * weight.shape[0] * math.prod(window.output_size(x.shape[2:]))
-    # scaling the output is cheaper
+    # scaling the output is cheaper; the sizes of an export may be symbols, which do not compare
     if factor is not None and isinstance(num_results, int) and num_results < weight.size:
         y = correlate(x, weight, window, fast=fast)
         return channel_affine(y, factor, bias, relu=relu, fast=fast)
@@ -159,7 +159,7 @@ def _compute_needed_diffs(
     needed: NeededDiffs,
     needs_bias: bool,
 ) -> Arrays:
-    dy = dy if y is None else jnp.where(y <= 0, 0, dy)
+    dy = dy if y is None else jnp.where(y <= 0, 0, dy)  # not `y > 0`, by which the diff at a NaN would be 0
     diffs = run(x, dy, weight, window=window, needed=needed, needs_bias=needs_bias)
     return tuple(d for d, is_needed in zip(diffs, (needed.x, needed.weight, needs_bias), strict=True) if is_needed)
 

@@ -98,6 +98,7 @@ def gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, indices: 
     for block_offset in np.ndindex(*num_windows):
         rows, columns = (np.arange(s) + s * b for s, b in zip(stride, block_offset, strict=True))
         is_in_window = (rows[:, None] < kernel[0]) & (columns < kernel[1])
+        # -2 is the index of no window: windows of padding alone have -1, and so have those that were padded above
         cell_index = np.where(is_in_window, rows[:, None] * kernel[1] + columns, -2)[:, None, :, None]
         block_slices = [
             slice(r - 1 - b, r - 1 - b + n) for r, b, n in zip(num_windows, block_offset, blocks, strict=True)
@@ -178,6 +179,7 @@ def _diff_operation(window: Window) -> PlatformOp:
 
 
 def _compute_maxima(x: jax.Array, window: Window) -> Arrays:
+    # from -inf, the identity of max: from any other number, JAX has no gradient of the reduction
     maxima = _reduce_windows(lax.max, -np.inf, _hide_nan(x), window)
     return (jnp.maximum(maxima, jnp.finfo(x.dtype).min),)
 

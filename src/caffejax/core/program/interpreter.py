@@ -183,7 +183,7 @@ def iterate_parts(
             values = {name: value for name, value in values.items() if name in needed}
         state |= outputs.state
         total += outputs.loss
-        yield part, reads, PassOutputs(dict(values), dict(state), total)
+        yield part, reads, PassOutputs(dict(values), dict(state), total)  # copies: later parts change both
 
 
 def select_inputs(inputs: PassInputs, part: Part) -> PassInputs:
@@ -296,7 +296,7 @@ def _get_params(layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any
 def _store_state(layer: Layer, values: Sequence[jax.Array], state: dict[str, Any]) -> None:
     """Store a layer's new state in `state`, so that later layers that share it read the new values."""
     state_params = [p for p in layer.all_params if not p.spec.learnable]
-    for param, value in zip(state_params, values, strict=False):
+    for param, value in zip(state_params, values, strict=False):  # no values: the layer has left its state unchanged
         state[param.owner.layer] = {**state[param.owner.layer], param.owner.name: value}
 
 

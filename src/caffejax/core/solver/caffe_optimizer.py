@@ -74,7 +74,7 @@ def find_blobs(tree: Any, table: Mapping[tuple[str, str], T]) -> Iterator[tuple[
     for path, _ in jax.tree_util.tree_leaves_with_path(tree):
         names = [jax.tree_util.keystr((key,), simple=True) for key in path]
         values = [table[pair] for pair in pairwise(names) if pair in table]
-        yield "/".join(names), values[-1] if values else None
+        yield "/".join(names), values[-1] if values else None  # the innermost: modules may have names of layers
 
 
 def caffe_optimizer(param: Any, multipliers: Mapping[tuple[str, str], Multipliers]) -> CaffeOptimizer:
@@ -122,8 +122,9 @@ def caffe_optimizer(param: Any, multipliers: Mapping[tuple[str, str], Multiplier
         diffs: list[Array]
         tree: Any
         found, (diffs, tree) = look_up(grads), jax.tree.flatten(grads)
-        order = sorted(range(len(found)), key=lambda n: found[n][0])
+        order = sorted(range(len(found)), key=lambda n: found[n][0])  # Caffe's; JAX sorts the keys of dictionaries
         blobs: list[Any] = [None] * len(diffs) if params is None else tree.flatten_up_to(params)
+        # Caffe clips the sum over the passes; these are their means
         diffs = clip_by_total_norm(diffs, order, p.clip_gradients / p.iter_size)
         rows = zip(diffs, blobs, (m for _, m in found), *map(tree.flatten_up_to, state.history), strict=True)
         results = [run_blob(g, blob, m, rate, i, *slots) for g, blob, m, *slots in rows]

@@ -73,10 +73,6 @@ class CompiledUpdater(Updater):
         self._index_check = IndexCheck(net)
         self._debug_info = DebugInfo(net) if param.debug_info else None
         debug_nans = finite_check.every_step
-        if not (debug_nans or param.debug_info or self._index_check.is_needed) and jax.process_count() == 1:
-            shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
-            # devices that work together read batches that may differ from the start
-            parts.loader.pad_rows = RowPadding(net.graph, None if placement.is_one_device else shapes)
         if debug_nans and not placement.is_one_device:
             raise SolverError(
                 f"debug_nans works only on one device, but the solver has {placement.mesh.size} devices; train on one "

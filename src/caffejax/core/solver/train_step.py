@@ -247,7 +247,7 @@ def make_update(
         params, grads = separate_updates(ts.params, grads, max_barrier_size)
         grads = jax.tree.map(to_float32, grads)  # XLA fuses this with the update
         if iter_size > 1:
-            grads = jax.tree.map(lambda g: g * (1 / iter_size), grads)
+            grads = jax.tree.map(lambda g: g * (1 / iter_size), grads)  # as Caffe; a quotient differs in the last digit
         options = {"rate": rate, "iteration": ts.iteration} if is_caffe else {"value": loss}
         subtracted_updates = None
         if apply is not None:
@@ -422,6 +422,7 @@ def make_steps(step: Step) -> Step:
         first = jax.tree.map(lambda a: a[0], (dict(batches), rates))
         result_shapes = jax.eval_shape(step, ts, *first, requests)[1]._replace(**unstacked)
         last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), result_shapes)
+        # the last result is carried, as a scan would store the outputs of all steps
         (new_state, last), (losses, norms) = jax.lax.scan(run_step, (ts, last), (dict(batches), rates))
         return new_state, last._replace(loss=losses, gradient_norm=norms)
 
