@@ -108,7 +108,7 @@ class Pipeline:
         self._position = 0  # the number of examples before the next batch
         self._prefetch_index = 0  # the number of the batch that is prefetched next
         self._logged_warnings: set[str] = set()
-        self._iterators: list[grain.DatasetIterator[Batch]] = []  # at most one
+        self._iterators: list[grain.DatasetIterator[Batch]] = []  # at most one; the finalizer needs a list to empty
         weakref.finalize(self, _stop_prefetching, self._iterators)  # at exit, while Grain's modules still exist
 
     def __iter__(self) -> Pipeline:

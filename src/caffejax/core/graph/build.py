@@ -104,7 +104,7 @@ def build_graph(
         layers=mark_backward(list(wiring.shared_params.resolve_multipliers(wiring.layers)), net.force_backward),
         blobs=wiring.blobs,
         input_layer_tops=tuple(wiring.input_layer_tops),
-        outputs=tuple(sorted(wiring.unread_blobs, key=str.encode)),
+        outputs=tuple(sorted(wiring.unread_blobs, key=str.encode)),  # by bytes, as in Caffe's std::set
         force_backward=net.force_backward,
         file=file,
         defined=_find_defined_names(net, state),
@@ -348,7 +348,7 @@ def is_cacheable(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -> b
 def _infer_tops(
     context: Context, blobs: tuple[Shape, ...], bottoms: tuple[jax.ShapeDtypeStruct, ...], x64: bool
 ) -> tuple[jax.ShapeDtypeStruct, ...]:
-    kind = context.type
+    kind = context.type  # x64 is here only as a part of the cache's key
     with wrap_layer_errors(kind, bottoms):
         shapes = _shapes_by_rule(context, bottoms)
     if shapes is not None:

@@ -326,7 +326,7 @@ class Trainer:
         norms: Any = result.gradient_norm
         self._loss.record_losses(result.loss)
         self._finite_check.record_losses(self.iteration, result.loss)
-        self.iteration += n - 1
+        self.iteration += n - 1  # the display shows the last of these iterations, the snapshot comes after it
         is_displayed = self._is_due(self.param.display)
         if is_displayed:
             if norms is not None and n > 1:
