@@ -70,6 +70,7 @@ from .tools.debugging.dumps import read_dump as read_dump
 from .tools.debugging.dumps import record_dump as record_dump
 from .tools.debugging.dumps import replay_dump as replay_dump
 from .tools.debugging.dumps import write_dump as write_dump
+from .tools.debugging.nonfinite import find_nonfinite as find_nonfinite
 from .tools.logs import read_log as read_log
 from .tools.metrics import JsonLines as JsonLines
 from .tools.metrics import TensorBoard as TensorBoard

@@ -27,6 +27,7 @@ from caffejax import (
     Net,
     ParamSpec,
     declare,
+    layer,
     register,
 )
 from caffejax.core.layers import Traced, layer_types, register_temporarily, registry
@@ -186,6 +187,12 @@ def test_invalid_declarations_raise() -> None:
     for own in (declare("Own"), declare("Own")(scale_by_param).backward):
         with pytest.raises(TypeError, match=r"'Own': .* must name ctx after `\*`, as a keyword"):
             own(lambda ctx, x: x)
+    with pytest.raises(TypeError, match="'Own': backward must name y after `\\*`"):
+        declare("Own")(scale_by_param).backward(lambda params, x, *, dy: ({}, dy))
+    with pytest.raises(TypeError, match=r"'Own': write @name\.backward without parentheses"):
+        declare("Own")(scale_by_param).backward()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="'Own': the function must be a function, not a class"):
+        declare("Own")(PowerSettings)
     with pytest.raises(AttributeError, match="no field 'backwards'; did you mean 'backward'"):
         declare("Own")(scale_by_param).backwards(scale_by_param)
     with pytest.raises(ValueError, match="`gathers` need `num_classes`"):
@@ -205,12 +212,20 @@ def test_notebook_cell_replaces_only_types_of_the_notebook(monkeypatch: pytest.M
         exec(cell, names | {"name": "ReLU", "aliases": (), "forward": scale_by_param})
 
 
-def test_backward_rule_with_too_few_gradients_raises() -> None:
-    own = declare("Own", params=scale_params, backward=lambda params, x, *, y, dy: ((), dy))(scale_by_param)
+@pytest.mark.parametrize(
+    ("gradients", "message"),
+    [
+        (lambda dy: ((), dy), "a gradient for each param: 1 in all, not 0"),
+        (lambda dy: ({"O": dy.sum()[None]}, dy), "a gradient of 'O', which is no param; the params are 0"),
+        (lambda dy: (dy, {"0": dy.sum()[None]}), "the gradient of bottom 0 is a dict; return that of the params first"),
+    ],
+)
+def test_wrong_gradients_of_a_backward_rule_raise(gradients: Any, message: str) -> None:
+    own = declare("Own", params=scale_params, backward=lambda params, x, *, y, dy: gradients(dy))(scale_by_param)
     with register_temporarily(own):
         net = Net(INPUT_LAYER + CUSTOM_LAYER, backward="rules")
         params, _ = net.init(jax.random.key(0))
-        with pytest.raises(LayerError, match="a gradient for each param: 1 in all, not 0"):
+        with pytest.raises(LayerError, match=message):
             jax.grad(lambda p: net.apply(p, {}, {"x": X})[0]["y"].sum())(params)
 
 
@@ -286,6 +301,18 @@ def test_settings_may_be_a_dataclass_read_from_param_str() -> None:
             check("facto: 1.0")
         with pytest.raises(CaffejaxError, match=r"factor in param_str must have the type of its default 1.0"):
             check("factor: 'a'")
+        with pytest.raises(CaffejaxError, match=r"write the settings of 'Own' as param_str: 'factor: 2'"):
+            layer("Own", "factor: 2")
+        assert layer("Own", 'param_str: "factor: 2"')(X[0]).tolist() == (X[0] * 2).tolist()
+
+
+def test_an_integer_may_be_the_default_of_a_float() -> None:
+    @dataclass
+    class Settings:
+        factor: float = 1
+
+    with register_temporarily(declare("Own", param="python_param", settings=Settings)(lambda p, x: x * p.factor)):
+        assert layer("Own", 'param_str: "factor: 0.5"')(X[0]).tolist() == (X[0] * 0.5).tolist()
 
 
 def test_settings_that_cannot_be_read_are_refused() -> None:

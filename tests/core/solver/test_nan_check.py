@@ -89,6 +89,16 @@ def test_a_learning_rate_that_is_too_high_is_reported(settings: str) -> None:
     assert "debug_nans" not in debug_message
 
 
+@pytest.mark.usefixtures("folder")
+def test_the_state_before_the_step_is_kept() -> None:
+    solver = Solver(make_solver_text(lr=1e30), debug_nans=True)
+    with pytest.raises(SolverError):
+        solver.solve()
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(solver.variables))
+    assert solver.iteration == int(solver.train_state.iteration)
+    solver.close()
+
+
 @pytest.mark.parametrize("debug", [False, True])
 @pytest.mark.parametrize("iter_size", [1, 2])
 def test_a_label_out_of_range_is_reported(folder: Path, debug: bool, iter_size: int) -> None:

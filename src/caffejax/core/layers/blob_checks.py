@@ -125,6 +125,10 @@ def wrap_layer_errors(layer_type: LayerType, bottoms: Sequence[Any]) -> Iterator
                 error.add_note(
                     "a type's functions take `p`, `params`, the bottoms and keywords; see `caffejax.register`"
                 )
+            if isinstance(error, KeyError):
+                error.add_note(
+                    "params have the names of the type's ParamSpecs or, without names, their numbers as text"
+                )
             raise
         explanation = _explain(error, bottoms)
         raise LayerError(f"cannot take {format_bottoms(bottoms)}: {explanation}{format_user_frame(error)}") from error

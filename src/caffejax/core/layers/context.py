@@ -7,7 +7,7 @@ import functools
 import inspect
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import takewhile
 from numbers import Integral
 from pathlib import Path
@@ -149,7 +149,11 @@ class Context:
         elif isinstance(read, type):  # a dataclass
             from .param_str import parse_param_str  # YAML is rarely needed
 
-            settings = read(**parse_param_str(self.layer.python_param.param_str, vars(read())))
+            defaults = {
+                f.name: float(value) if f.type in (float, "float") and type(value) is int else value
+                for f, value in zip(fields(read), vars(read()).values(), strict=True)
+            }
+            settings = read(**parse_param_str(self.layer.python_param.param_str, defaults))
         else:
             settings = self.call(read, p=self.param)
         if self.type.check is not None:

@@ -22,6 +22,7 @@ With one top, `y` and `dy` are arrays, else tuples of arrays.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import fields as list_fields
@@ -83,7 +84,9 @@ class Declaration(Generic[A, R]):
         if field not in _PARTS_OF_FIELDS and field not in _OWN_FIELDS:
             raise AttributeError(f"a layer type has no field '{field}'{did_you_mean(field, _PARTS_OF_FIELDS)}")
 
-        def declare_function(function: F) -> F:
+        def declare_function(function: F = None) -> F:  # type: ignore[assignment]
+            if function is None:
+                raise TypeError(f"layer type '{self.type.name}': write @name.{field} without parentheses")
             layer_type = _with_fields(self.type, {field: function})
             registry.replace_type(self.type, layer_type)
             self.type = layer_type
@@ -108,7 +111,18 @@ def register(name: str, **fields: Any) -> Callable[[Callable[A, R]], Declaration
 @overload
 def register(name: str, implementation: Implementation, **fields: Any) -> Declaration[..., Any]: ...
 def register(name: str, implementation: Implementation | None = None, **fields: Any) -> Any:
-    """Register a layer type: a decorator of the function that computes its tops. The module has an example.
+    """Register a layer type: a decorator of the function that computes its tops.
+
+        @caffejax.register("Cube", row_wise=True)
+        def cube(x):
+            return x**3
+
+        @cube.backward
+        def cube_backward(x, *, y, dy):
+            return 3 * x**2 * dy
+
+    A function takes, in this order: `p`, the settings, and `params`, the arrays by name, if these are the names of its
+    first parameters; its bottoms; and by keyword what it names: `phase`, `key`, `state`, `num_tops`, `ctx`.
 
     Args:
         name: Caffe's type name.
@@ -179,6 +193,17 @@ def _check_function(layer_type: LayerType, field: str, function: Any) -> None:
     code = getattr(function, "__code__", None)
     if code is not None and code.co_varnames[: min(1, code.co_argcount)] == ("ctx",):
         raise TypeError(f"layer type '{layer_type.name}': {field} must name ctx after `*`, as a keyword")
+    if isinstance(function, type) and field != "settings":
+        raise TypeError(f"layer type '{layer_type.name}': {field} must be a function, not a class")
+    if field == "backward":
+        parameters = inspect.signature(function).parameters.values()
+        keywords = {x.name for x in parameters if x.kind is x.KEYWORD_ONLY}
+        missing = [name for name in ("y", "dy") if name not in keywords]
+        if missing and not any(x.kind is x.VAR_KEYWORD for x in parameters):
+            raise TypeError(
+                f"layer type '{layer_type.name}': backward must name {' and '.join(missing)} after `*`: y is the top, "
+                "dy the gradient of the loss with respect to it"
+            )
 
 
 def _with_fields(layer_type: LayerType, fields: dict[str, Any]) -> LayerType:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...base.errors import LayerError, require
+from ...base.errors import LayerError, did_you_mean, require
 from ..ops.compilation import is_eager
 from ..ops.custom_gradient import make_differentiable
 from ..ops.elementwise import apply_elementwise
@@ -79,6 +79,8 @@ def backward(
         f"bottom: {has_diffs + len(bottoms)} in all, not {len(diffs)}",
     )
     bottom_diffs = diffs[has_diffs:]
+    for i, diff in enumerate(bottom_diffs):
+        require(not isinstance(diff, Mapping), f"the gradient of bottom {i} is a dict; return that of the params first")
     names = [name for name, _ in blob_names(ctx, bottoms)[: len(blobs)]] if blobs else []
     blob_diffs = _name_diffs(diffs[0], list(named_blobs[0]) if takes_params else names) if has_diffs else {}
     return _cast_diffs([blob_diffs.get(name) for name in names], blobs), _cast_diffs(bottom_diffs, bottoms)
@@ -86,6 +88,12 @@ def backward(
 
 def _name_diffs(diffs: Any, names: Sequence[str]) -> Mapping[str, Any]:
     if isinstance(diffs, Mapping):
+        unknown = next((name for name, diff in diffs.items() if diff is not None and name not in names), None)
+        require(
+            unknown is None,
+            f"the backward rule returns a gradient of '{unknown}', which is no param"
+            + (did_you_mean(str(unknown), names) or f"; the params are {', '.join(names)}"),
+        )
         return diffs
     arrays = _as_tuple(diffs)
     require(

@@ -172,7 +172,12 @@ def parse_layer(
     kind = find_type(name, with_variants=True)
     fields = filter(None, (variant.signature.param for variant in _list_variants(kind)))
     own_messages = {type(getattr(definition, field)): field for field in fields}
-    message = _parse_text(param, own_messages) if isinstance(param, str) else param
+    try:
+        message = _parse_text(param, own_messages) if isinstance(param, str) else param
+    except SchemaError as error:
+        if isinstance(kind.settings, type):
+            raise LayerError(f"{error}; write the settings of '{name}' as param_str: {param!r}") from None
+        raise
     if type(message) in own_messages:
         getattr(definition, own_messages[type(message)]).MergeFrom(message)
     elif isinstance(message, LayerParameter):

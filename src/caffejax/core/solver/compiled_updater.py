@@ -194,10 +194,10 @@ class CompiledUpdater(Updater):
                 self._index_check(*arguments)
         if debug_info:
             self._log_debug_info(device_batches)
-        self._state, result = self._step(previous_state, device_batches, rate, requests)
-        self.last_update = result.update
-        if self._finite_check.every_step:
-            self._finite_check.check_step(iteration, previous_state, device_batches, self._state, result.loss)
+        new_state, result = self._step(previous_state, device_batches, rate, requests)
+        if self._finite_check.every_step:  # after an error the solver keeps the state before the step
+            self._finite_check.check_step(iteration, previous_state, device_batches, new_state, result.loss)
+        self._state, self.last_update = new_state, result.update
         return result
 
     def _log_debug_info(self, device_batches: StackedBatches) -> None:

@@ -17,6 +17,8 @@ from .intermediates import LayerTrace
 
 Arrays = Sequence[jax.Array]
 
+_LARGE = 1e6  # numbers beyond it are a sign that training diverges
+
 
 class NonFinite(NamedTuple):
     """A description of an array with elements that are not finite, its layer, and advice.
@@ -53,11 +55,12 @@ def find_nonfinite(
     for batch_index, key in enumerate(keys):
         batch = {name: array[batch_index] for name, array in batches.items()}
         trace = LayerTrace(net, variables_before.params, state, batch, key)
-        if (nonfinite := _find_in_forward_pass(trace) or _find_in_backward_pass(trace)) is not None:
+        if (nonfinite := find_in_forward_pass(trace) or find_in_backward_pass(trace)) is not None:
             return nonfinite
         _, state = net.apply(variables_before.params, state, batch, key=key, blobs=())
     if (nonfinite := find_nonfinite_variable(variables_after, net)) is not None:
-        return nonfinite._replace(message=f"all gradients are finite, but the update overflows: {nonfinite.message}")
+        message = f"all gradients are finite, but the update overflows: {nonfinite.message}"
+        return nonfinite._replace(message=message, advice="Lower the learning rate, or set clip_gradients")
     return NonFinite(
         "the loss is not finite, but all numbers are finite when the layers run one by one: they are close to overflow"
     )
@@ -79,7 +82,7 @@ def find_nonfinite_variable(variables: Variables, net: Net | None = None) -> Non
     return None
 
 
-def _find_in_forward_pass(trace: LayerTrace) -> NonFinite | None:
+def find_in_forward_pass(trace: LayerTrace) -> NonFinite | None:
     """Return a report on the first layer with a top that is not finite, or None if all tops are finite."""
     for layer, bottoms, tops in trace.forward():
         for name, top in zip(layer.tops, tops, strict=True):
@@ -88,7 +91,7 @@ def _find_in_forward_pass(trace: LayerTrace) -> NonFinite | None:
     return None
 
 
-def _find_in_backward_pass(trace: LayerTrace) -> NonFinite | None:
+def find_in_backward_pass(trace: LayerTrace) -> NonFinite | None:
     """Return a report on the first layer of the backward pass with a gradient that is not finite, or None."""
     message = "the gradient of {} {}; everything before it in the backward pass is finite"
     for layer, gradients in trace.backward():
@@ -113,7 +116,10 @@ def _describe_top(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> N
             f"{message}: {invalid_label}", layer, "Correct the labels or the number of outputs, or set ignore_label"
         )
     ranges = [f"'{n}' from {jnp.min(b):g} to {jnp.max(b):g}" for n, b in zip(layer.bottoms, bottoms, strict=True)]
-    return NonFinite(f"{message}; ranges of its bottoms: {', '.join(ranges)}" if ranges else message, layer)
+    are_ordinary = not layer.params and all(jnp.abs(b).max(initial=0) < _LARGE for b in bottoms)
+    advice = "The layer cannot take some of these numbers, such as the logarithm of a number below 0"
+    message = f"{message}; ranges of its bottoms: {', '.join(ranges)}" if ranges else message
+    return NonFinite(message, layer, advice if are_ordinary else "")
 
 
 def _describe_invalid_label(layer: Layer, bottoms: Arrays) -> str:

@@ -98,8 +98,8 @@ class FiniteCheck:
             self._unread.append((iteration, loss))  # so that `check` also raises an error
             keys = [pass_key(previous_state, pass_index) for pass_index in range(self._iter_size)]
             nonfinite = find_nonfinite(self._net, previous_state.variables, batches, keys, new_state.variables)
-            is_first = self._first_iteration is None and not math.isfinite(float(jnp.sum(loss)))
-            raise SolverError(self._problem(iteration, nonfinite, START_ADVICE if is_first else ADVICE))
+            advice = START_ADVICE if self._first_iteration is None else ADVICE
+            raise SolverError(self._problem(iteration, nonfinite, advice))
 
     def check(self, variables: Variables | None = None) -> None:
         """Check all stored losses. If `variables` is not None, check its parameters and running statistics too.

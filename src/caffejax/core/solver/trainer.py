@@ -65,7 +65,10 @@ class Trainer:
 
     @property
     def variables(self) -> Variables:
-        """The train net's parameters and running statistics."""
+        """The train net's parameters and running statistics.
+
+        A step reuses the memory of the arrays; keep copies, as by `jax.tree.map(np.array, solver.variables)`.
+        """
         return self._updater.variables
 
     @property

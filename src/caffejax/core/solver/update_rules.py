@@ -159,7 +159,8 @@ def compute_momentum(param: Any, rate: Any, iteration: Any) -> Any:
 def check_rule(param: Any) -> list[str]:
     """Return a list with a message if the solver type is unknown or does not allow a setting, otherwise []."""
     if param.type not in RULES:
-        return [f"unknown solver type '{param.type}'{did_you_mean(param.type, RULES)}"]
+        hint = did_you_mean(param.type, RULES) or f"; the types are {', '.join(RULES)}"
+        return [f"unknown solver type '{param.type}'{hint}; in Python, Solver(optimizer=...) takes rules of optax"]
     if param.momentum and not RULES[param.type].uses_momentum:
         return [f"momentum cannot be used with {param.type}; leave it out"]
     if param.type == "RMSProp" and not 0 <= param.rms_decay < 1:
