@@ -133,9 +133,9 @@ def test_configs_are_frozen_and_hashable(value: Any, equal_config: Any, differen
             setattr(value, field.name, getattr(different_config, field.name))
 
 
-def test_options_are_the_fields_of_both_configs_except_the_shard() -> None:
+def test_options_are_the_fields_of_both_configs_except_those_that_solvers_set() -> None:
     hints = get_type_hints(ComputeConfig) | get_type_hints(DataConfig)
-    del hints["shard"]
+    del hints["shard"], hints["num_parts"]  # set by the solver
     assert get_type_hints(Options) == hints
     options, train_hints = (
         get_type_hints(kind, localns={"jax": jax, "optax": optax}) for kind in (SolverOptions, TrainConfig)

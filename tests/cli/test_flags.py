@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
 
 def test_every_option_is_a_flag_but_those_that_solvers_set(parser: argparse.ArgumentParser) -> None:
     names = {field.name for config_type in (ComputeConfig, DataConfig) for field in fields(config_type)}
-    assert vars(parser.parse_args([])).keys() == names - {"seed", "shard", "axis_name", "joins_batches"}
+    assert vars(parser.parse_args([])).keys() == names - {"seed", "shard", "num_parts", "axis_name", "joins_batches"}
 
 
 def test_flags_have_the_defaults_of_the_options(parser: argparse.ArgumentParser) -> None:
