@@ -132,7 +132,8 @@ class _UnraisableFilter:
 
 def _is_relevant(record: logging.LogRecord) -> bool:
     texts = record.pathname, record.getMessage(), str(record.exc_info and record.exc_info[1])
-    return not any(library in text for text in texts for library in (_ORBAX, "tensorstore"))
+    # some of tensorstore's messages name only its database
+    return not any(library in text for text in texts for library in (_ORBAX, "tensorstore", "OCDBT database"))
 
 
 @contextmanager
