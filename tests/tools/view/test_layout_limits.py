@@ -29,7 +29,7 @@ def get_engine_and_interrupt():
     return engine
 
 svg_drawing._get_engine = get_engine_and_interrupt
-svg_drawing._run_script("'1'")
+svg_drawing._get_thread().submit(svg_drawing._evaluate_script, "'1'").result()
 """
 
 

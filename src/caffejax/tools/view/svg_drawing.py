@@ -106,9 +106,8 @@ def lay_out(
         {"from": str(a), "to": str(b), "width": width, "height": height}
         for (a, b), (width, height) in zip(edges, label_sizes, strict=True)
     ]
-    layout = _run_script(
-        f"JSON.stringify(layOut({json.dumps(node_objects)}, {json.dumps(edge_objects)}, {json.dumps(rankdir)}))"
-    )
+    script = f"JSON.stringify(layOut({json.dumps(node_objects)}, {json.dumps(edge_objects)}, {json.dumps(rankdir)}))"
+    layout = _get_thread().submit(_evaluate_script, script).result()
     return Layout(
         size=(layout["width"], layout["height"]),
         nodes=tuple(map(_parse_point, layout["nodes"])),
@@ -122,13 +121,13 @@ def _parse_point(position: dict[str, float]) -> Point:
     return position["x"], position["y"]
 
 
-def _run_script(script: str) -> Any:
-    """Run a script in a separate thread; return its result.
+@cache
+def _get_thread() -> ThreadPoolExecutor:
+    """Return a thread for mini-racer, which cannot wait in one with an event loop, such as a notebook's.
 
-    mini-racer cannot wait for the result in a thread with a running event loop, such as the thread of a notebook.
+    It makes all engines: on CPUs with memory protection keys, one that another thread makes ends the process.
     """
-    with ThreadPoolExecutor(1) as executor:
-        return executor.submit(_evaluate_script, script).result()
+    return ThreadPoolExecutor(1)
 
 
 def _evaluate_script(script: str) -> Any:
