@@ -116,7 +116,7 @@ def test_programs_stay_within_their_memory(ld_preload: str, sanitized_build: Pat
     files = [f"tests/cpu/frozen/{name}.py" for name in ("test_bad_programs", "test_memory_plan")]
     output = run_with_sanitizer(
         ld_preload,
-        ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=no", "-m", "not long and not slow", *files],
+        ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=no", "-m", "not long", *files],
         PYTHONPATH=str(sanitized_build),
     )
     assert "skipped" not in output
