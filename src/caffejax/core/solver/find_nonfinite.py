@@ -54,8 +54,9 @@ def find_nonfinite(
     state = variables_before.state
     for batch_index, key in enumerate(keys):
         batch = {name: array[batch_index] for name, array in batches.items()}
-        trace = LayerTrace(net, variables_before.params, state, batch, key)
-        if (nonfinite := find_in_forward_pass(trace) or find_in_backward_pass(trace)) is not None:
+        if (
+            nonfinite := find_nonfinite_in_pass(net, Variables(variables_before.params, state), batch, key)
+        ) is not None:
             return nonfinite
         _, state = net.apply(variables_before.params, state, batch, key=key, blobs=())
     if (nonfinite := find_nonfinite_variable(variables_after, net)) is not None:
@@ -82,7 +83,15 @@ def find_nonfinite_variable(variables: Variables, net: Net | None = None) -> Non
     return None
 
 
-def find_in_forward_pass(trace: LayerTrace) -> NonFinite | None:
+def find_nonfinite_in_pass(
+    net: Net, variables: Variables, batch: Mapping[str, jax.Array], key: jax.Array
+) -> NonFinite | None:
+    """Return the first array of a forward and backward pass that is not finite, or None if all are finite."""
+    trace = LayerTrace(net, *variables, batch, key)
+    return _find_in_forward_pass(trace) or _find_in_backward_pass(trace)
+
+
+def _find_in_forward_pass(trace: LayerTrace) -> NonFinite | None:
     """Return a report on the first layer with a top that is not finite, or None if all tops are finite."""
     for layer, bottoms, tops in trace.forward():
         for name, top in zip(layer.tops, tops, strict=True):
@@ -91,7 +100,7 @@ def find_in_forward_pass(trace: LayerTrace) -> NonFinite | None:
     return None
 
 
-def find_in_backward_pass(trace: LayerTrace) -> NonFinite | None:
+def _find_in_backward_pass(trace: LayerTrace) -> NonFinite | None:
     """Return a report on the first layer of the backward pass with a gradient that is not finite, or None."""
     message = "the gradient of {} {}; everything before it in the backward pass is finite"
     for layer, gradients in trace.backward():

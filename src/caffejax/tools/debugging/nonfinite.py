@@ -9,8 +9,7 @@ import jax.numpy as jnp
 
 from ...base.variables import Params, Variables
 from ...core.program.net import Net
-from ...core.solver.find_nonfinite import find_in_backward_pass, find_in_forward_pass, find_nonfinite_variable
-from ...core.solver.intermediates import LayerTrace
+from ...core.solver.find_nonfinite import find_nonfinite_in_pass, find_nonfinite_variable
 
 
 def find_nonfinite(
@@ -31,12 +30,12 @@ def find_nonfinite(
     Returns:
         The layer, the array, its numbers of NaN and infinite elements, and the ranges of the layer's bottoms, as text.
     """
-    found = find_nonfinite_variable(Variables(params, state), net)
+    variables = Variables(params, state)
+    found = find_nonfinite_variable(variables, net)
     if found is None:
         batch = {name: jnp.asarray(array) for name, array in inputs.items()}
-        trace = LayerTrace(net, params, state, batch, jax.random.key(0) if key is None else key)
-        found = find_in_forward_pass(trace) or find_in_backward_pass(trace)
+        found = find_nonfinite_in_pass(net, variables, batch, jax.random.key(0) if key is None else key)
     if found is None:
         return None
-    layer = f"layer '{found.layer.name}' ({found.layer.type.name}): " if found.layer else ""
-    return f"{layer}{found.message}" + (f". {found.advice}" if found.advice else "")
+    message = found.message + (f". {found.advice}" if found.advice else "")
+    return str(found.layer.make_problem(message)) if found.layer else message
