@@ -16,6 +16,7 @@ from ...base.variables import Blobs, Variables
 from ...core.graph import Graph, Layer, make_inference_graph
 from ...core.graph.inference_graph import find_inference_names
 from ...core.layers import Traced
+from ...core.layers.context import Epilogue
 from ...core.layers.dispatch import forward
 from ...core.ops import compilation
 from .frozen_net import Frozen
@@ -190,14 +191,10 @@ def is_stateless(graph: Graph) -> bool:
 
 def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
     """Return whether a layer's forward function returns a state that differs from its input."""
-    channel_affine, shapes = layer.type.traits.channel_affine, [p.spec.shape for p in layer.all_params]
-    if (
-        channel_affine
-        and len(bottoms) == 1 < len(bottoms[0].shape)
-        and layer.context.call(channel_affine.applies, shapes, 1, bottoms[0].shape[1])
-    ):
-        return False  # the layer normalizes by its statistics
     blobs = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.all_params)
+    is_one_blob_of_channels = len(bottoms) == 1 < len(bottoms[0].shape)
+    if is_one_blob_of_channels and Epilogue(layer.context, blobs).is_channel_affine(1, bottoms[0].shape[1]):
+        return False  # the layer normalizes by its statistics
     is_unchanged: list[bool] = []
 
     def trace(key: jax.Array, blobs: tuple[Any, ...], bottoms: tuple[Any, ...]) -> Any:
