@@ -149,10 +149,10 @@ class Context:
         elif isinstance(read, type):  # a dataclass
             from .param_str import parse_param_str  # YAML is rarely needed
 
-            defaults = {
-                f.name: float(value) if f.type in (float, "float") and type(value) is int else value
-                for f, value in zip(fields(read), vars(read()).values(), strict=True)
-            }
+            defaults = vars(read())
+            for f in fields(read):
+                if f.type in (float, "float") and type(defaults[f.name]) is int:  # as `beta: float = 1`
+                    defaults[f.name] = float(defaults[f.name])
             settings = read(**parse_param_str(self.layer.python_param.param_str, defaults))
         else:
             settings = self.call(read, p=self.param)
