@@ -41,9 +41,15 @@ def make_mesh() -> Any:
     return jax.make_mesh((NUM_DEVICES,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
 
 
-@functools.lru_cache(maxsize=2)
 def case_net_of_all_rows(case: Case, kernels: str) -> CaseNet:
-    """Return the net of a case, cached because both checks use it one after the other."""
+    """Return the net of a case, cached because both checks use its compiled programs one after the other."""
+    case_net = _cached_case_net_of_all_rows(case, kernels)
+    # a net on the host has no such programs, and may write a file that the net with the other kernels has replaced
+    return CaseNet(case, kernels, rows=NUM_ROWS) if case_net.is_on_host else case_net
+
+
+@functools.lru_cache(maxsize=2)
+def _cached_case_net_of_all_rows(case: Case, kernels: str) -> CaseNet:
     return CaseNet(case, kernels, rows=NUM_ROWS)
 
 

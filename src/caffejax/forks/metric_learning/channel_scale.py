@@ -67,7 +67,7 @@ def configurable_channel_scale(
     if blobs and ctx.training and p.do_forward:
         mean_magnitude = cross_replica.pmean(ctx, jnp.mean(jnp.abs(promote(scale))))
         new_scale = jnp.where(blobs[0] < 0, mean_magnitude, 0.99 * blobs[0] + 0.01 * mean_magnitude)
-        blobs = (jax.lax.stop_gradient(jnp.clip(new_scale, p.min_global_scale, p.max_global_scale)),)
+        blobs = (jnp.clip(new_scale, p.min_global_scale, p.max_global_scale),)
     top = (x * (blobs[0][0] if blobs else factors) if p.do_forward else x).astype(x.dtype)
     return (top if ctx.num_tops == 1 else (top, *blobs)), blobs
 
