@@ -188,16 +188,49 @@ def test_host_layers_run_once_and_the_layers_between_them_are_recomputed(blocks:
 
 
 def test_a_net_that_runs_in_parts_says_that_it_recomputes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """A Concat along the rows depends on all rows of what a Filter selects."""
     net = Net(
-        """layer { name: "in" type: "Input" top: "x" top: "s" input_param { shape { dim: 4 dim: 2 } shape { dim: 4 } } }
-        layer { name: "f" type: "Filter" bottom: "x" bottom: "s" top: "y" }
-        layer { name: "c" type: "Concat" bottom: "y" bottom: "x" top: "z" concat_param { axis: 0 } }""",
+        f"""layer {{ name: "in" type: "Input" top: "x" input_param {{ shape {{ dim: 4 dim: 2 }} }} }}
+        layer {{ name: "c" type: "Python" bottom: "x" top: "y"
+          python_param {{ module: "{__name__}" layer: "FirstRows" }} }}""",
         "TRAIN",
         remat="auto",
     )
     assert net.rematerializer is None
     assert "no layers are recomputed, because these need the exact shapes of blobs: 'c'" in caplog.text
+
+
+class FirstRows:
+    """Its forward pass gives the top its shape."""
+
+    def setup(self, bottom: Any, top: Any) -> None:
+        pass
+
+    def reshape(self, bottom: Any, top: Any) -> None:
+        top[0].reshape(*bottom[0].data.shape)
+
+    def forward(self, bottom: Any, top: Any) -> None:
+        top[0].reshape(2, *bottom[0].data.shape[1:])
+        top[0].data[...] = bottom[0].data[:2]
+
+
+def test_a_layer_on_valid_rows_is_recomputed() -> None:
+    """A Concat along the rows depends on all rows of what a Filter selects, so it is a callback."""
+    text = """layer { name: "in" type: "Input" top: "x" top: "s"
+        input_param { shape { dim: 4 dim: 2 } shape { dim: 4 } } }
+      layer { name: "ip" type: "InnerProduct" bottom: "x" top: "h" inner_product_param { num_output: 2
+        weight_filler { type: "xavier" } } }
+      layer { name: "f" type: "Filter" bottom: "h" bottom: "s" top: "y" }
+      layer { name: "c" type: "Concat" bottom: "y" bottom: "h" top: "z" concat_param { axis: 0 } }
+      layer { name: "t" type: "TanH" bottom: "z" top: "t" }
+      layer { name: "l" type: "Reduction" bottom: "t" top: "l" loss_weight: 1 reduction_param { operation: SUMSQ } }"""
+    nets = [Net(text, "TRAIN", remat="auto", memory_limit=1), Net(text, "TRAIN")]
+    variables, rng = nets[0].init(KEY), np.random.default_rng(0)
+    inputs = {"x": rng.normal(size=(4, 2)).astype("f"), "s": np.float32([1, 0, 1, 1])}
+
+    def run(net: Net) -> Any:
+        return jax.jit(jax.value_and_grad(net.loss, has_aux=True))(*variables, inputs)
+
+    assert_same(run(nets[0]), jax.value_and_grad(nets[1].loss, has_aux=True)(*variables, inputs))
 
 
 def make_digits_solver(**options: Any) -> Solver:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -123,7 +123,7 @@ def call(
     run = _call_with_custom_backward if uses_rule else forward
     with checked(ctx, blobs, bottoms):
         if layer_type.on_host:
-            return call_on_host(ctx, blobs, bottoms, contextlib.nullcontext)[0], ()
+            return call_on_host(ctx, blobs, bottoms, contextlib.nullcontext)[:2]
         if layer_type.traits.elementwise and ctx.fast and layer_type.params is None:
             keyless_ctx = ctx.replace(fold_in_args=None)  # the function below must not close over arrays
             return apply_elementwise(lambda *bottoms: run(keyless_ctx, (), bottoms)[0], *bottoms), ()
@@ -182,11 +182,12 @@ def call_on_host(
     locate_errors: ErrorLocator,
     order: Arrays = (),
     calls: HostCalls | None = None,
-    pads_rows: bool = False,
-) -> tuple[Arrays, Arrays, jax.Array | None]:
-    """Return the tops of a type that computes with NumPy arrays on the host, the next order, and the number of rows.
+    row_axes: Sequence[int | None] | None = None,
+) -> tuple[Arrays, Arrays, Arrays, list[jax.Array | None]]:
+    """Return the tops of a layer that runs on the host, its new state, the next order, and the tops' numbers of rows.
 
-    In traced code the layer is a callback, whose gradient is another one. It gets the valid rows of its bottoms.
+    In traced code the layer is a callback, whose gradient is another one. It gets the valid rows of its bottoms, as a
+    function of NumPy arrays does, or one of JAX arrays that depends on all rows.
 
     Args:
         ctx: the layer's context.
@@ -195,11 +196,11 @@ def call_on_host(
             compiled program's.
         order: an array that the previous call in the pass returned, so that layers run in order; () for any order.
         calls: see `HostCall`.
-        pads_rows: whether a layer whose number of rows depends on the data may be traced. Its tops then have the
-            largest number of rows, and the last result is the number of valid ones; otherwise it is None.
+        row_axes: where the code may be traced, the axis of each top along which the number of rows depends on values,
+            or None. Such a top has the largest number of rows, and its last result is the number of valid ones.
     """
     impl = ctx.type.implementation
-    assert isinstance(impl, HostFunction)
+    host_function = impl if isinstance(impl, HostFunction) else None
     if ctx.type.instance is not None:  # users' layers have no random key
         ctx = ctx.with_fold_in_args(None)
     key, restore = _split_pass(ctx.fold_in_args, ctx.device_index)
@@ -207,9 +208,11 @@ def call_on_host(
     bottom_axes = [b.origin.axis if isinstance(b, PaddedRows) else None for b in bottoms]
     bottoms = tuple(map(without_count, bottoms))
     tree: Any = jax.tree.structure((order, key, counts, tuple(blobs), bottoms))
-    has_backward, axis = ctx.type.gradient.backward is not None, impl.ragged_axis
-    # a float, since JAX has no tangents of integers that vary over devices
-    count_type = () if axis is None else (jax.ShapeDtypeStruct((), jnp.float32),)
+    has_backward, top_axes = (
+        host_function is None or ctx.type.gradient.backward is not None,
+        row_axes or (None,) * ctx.num_tops,
+    )
+    run_layer, run_rule = (forward, backward) if host_function else _make_calls_in_callbacks()
 
     def take_rows(arrays: Sequence[Any], counts: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
         return [
@@ -217,32 +220,40 @@ def call_on_host(
             for x, n, i in zip(arrays, counts, axes, strict=True)
         ]
 
-    def infer_tops(*types: Any) -> Sequence[Any]:
-        if axis is not None and not pads_rows:
+    def infer_results(*types: Any) -> Sequence[Any]:
+        if host_function and host_function.ragged_axis is not None and row_axes is None:
             raise LayerError(
                 "runs on the host, and the number of rows of its tops depends on values, so JAX cannot trace it: "
                 "call the net outside of JAX's transformations; only jax.grad is possible"
             )
-        *_, bottoms = tree.unflatten(types)
-        tops = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ctx.call(impl.top_shapes, *bottoms))
-        return [*tops, *count_type, *types[: len(order)]]
+        *_, blobs, bottoms = tree.unflatten(types)
+        tops, state = infer_results_on_host(ctx, blobs, bottoms)
+        # a float, since JAX has no tangents of integers that vary over devices
+        return [*tops, *state, *(COUNT for axis in top_axes if axis is not None), *types[: len(order)]]
 
-    def compute_tops(*arrays: np.ndarray) -> Sequence[Any]:
+    def compute_results(*arrays: np.ndarray) -> Sequence[Any]:
         order, key, counts, blobs, bottoms = tree.unflatten(arrays)
         bottoms = take_rows(bottoms, counts, bottom_axes)
-        tops, _ = forward(ctx.replace(**restore(key)), blobs, bottoms)
-        return *tops, *(() if axis is None else (np.float32(tops[0].shape[axis]),)), *order
+        tops, state = run_layer(ctx.replace(**restore(key)), blobs, bottoms)
+        sizes = [np.float32(top.shape[i]) for top, i in zip(tops, top_axes, strict=True) if i is not None]
+        return *tops, *state, *sizes, *order
 
     def run(*arguments: Any) -> Any:
-        call_tops = HostCall(compute_tops, infer_tops, locate_errors, calls, (axis,) * ctx.num_tops)
-        results = call_tops(*jax.tree.leaves(arguments))
-        num_tops = len(results) - len(count_type) - len(order)
-        tops, count = tuple(results[:num_tops]), tuple(results[num_tops:])[: len(count_type)]
-        return (tops, tuple(results[num_tops + len(count) :]), count), (*arguments[1:], count, tops)
+        call_layer = HostCall(compute_results, infer_results, locate_errors, calls, top_axes)
+        results = call_layer(*jax.tree.leaves(arguments))
+        tops, others = tuple(results[: ctx.num_tops]), results[ctx.num_tops : len(results) - len(order)]
+        num_counts = sum(axis is not None for axis in top_axes)
+        state, sizes = tuple(others[: len(others) - num_counts]), iter(others[len(others) - num_counts :])
+        top_counts = tuple(None if axis is None else next(sizes) for axis in top_axes)
+        return (tops, tuple(results[len(results) - len(order) :]), state, top_counts), (
+            *arguments[1:],
+            top_counts,
+            tops,
+        )
 
     def run_backward(residuals: Any, diffs: Any, needed: Any) -> Any:
         *_, blobs, bottoms, _, tops = residuals
-        top_diffs, order_diffs, _ = diffs
+        top_diffs, order_diffs, *_ = diffs
         if order and not any(jax.tree.leaves(needed[3:])):
             return order_diffs, None, None, None, None  # the gradient of an earlier layer follows
         if not has_backward:
@@ -257,23 +268,59 @@ def call_on_host(
         arrays, residual_tree = jax.tree.flatten((order_diffs, residuals, top_diffs))
 
         def compute_diffs(*arrays: np.ndarray) -> Sequence[Any]:
-            order_diffs, (key, counts, blobs, bottoms, count, tops), top_diffs = residual_tree.unflatten(arrays)
+            order_diffs, (key, counts, blobs, bottoms, top_counts, tops), top_diffs = residual_tree.unflatten(arrays)
             bottoms = take_rows(bottoms, counts, bottom_axes)
-            tops, top_diffs = (take_rows(x, (count or (None,)) * len(x), (axis,) * len(x)) for x in (tops, top_diffs))
-            diffs = backward(backward_ctx.replace(**restore(key)), blobs, bottoms, tops, top_diffs)
+            tops, top_diffs = (take_rows(x, top_counts, top_axes) for x in (tops, top_diffs))
+            diffs = run_rule(backward_ctx.replace(**restore(key)), blobs, bottoms, tops, top_diffs)
             return jax.tree.leaves((order_diffs, diffs))
 
         def infer_diffs(*types: Any) -> Sequence[Any]:
             order_types, (_, _, blob_types, bottom_types, *_), _ = residual_tree.unflatten(types)
             return [*order_types, *blob_types, *bottom_types]
 
-        row_axes = (*(None for _ in (*order_diffs, *blobs)), *bottom_axes)
-        results = iter(HostCall(compute_diffs, infer_diffs, locate_errors, calls, row_axes)(*arrays))
+        diff_axes = (*(None for _ in (*order_diffs, *blobs)), *bottom_axes)
+        results = iter(HostCall(compute_diffs, infer_diffs, locate_errors, calls, diff_axes)(*arrays))
         order_diffs, *others = (tuple(next(results) for _ in group) for group in (order_diffs, blobs, bottoms))
         return order_diffs, None, None, *others
 
-    tops, order, count = make_differentiable(run, run_backward)(order, key, counts, tuple(blobs), bottoms)
-    return tops, order, count[0].astype(jnp.int32) if count else None
+    tops, order, state, top_counts = make_differentiable(run, run_backward)(order, key, counts, tuple(blobs), bottoms)
+    return tops, state, order, [None if n is None else n.astype(jnp.int32) for n in top_counts]
+
+
+COUNT = jax.ShapeDtypeStruct((), jnp.float32)
+
+
+def infer_results_on_host(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the shapes and dtypes of the tops of a layer that runs on the host, and of its new state."""
+    impl = ctx.type.implementation
+    if isinstance(impl, HostFunction):
+        return [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ctx.call(impl.top_shapes, *bottoms)], []
+    tops, state = jax.eval_shape(functools.partial(call, ctx), tuple(blobs), tuple(bottoms))
+    return list(tops), list(state)
+
+
+def _make_calls_in_callbacks() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return the calls of a function of JAX arrays, and of its gradient, for callbacks, which run in other threads."""
+    x64, device = bool(jax.config.read("jax_enable_x64")), jax.local_devices(backend="cpu")[0]
+
+    @contextlib.contextmanager
+    def as_traced(ctx: Context) -> Iterator[None]:
+        with jax.enable_x64(x64), jax.default_device(device), matmul_precision(ctx):  # of a thread each
+            yield
+
+    def run(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> Any:
+        with as_traced(ctx):
+            return jax.tree.map(np.asarray, cached_call(ctx, ctx.fold_in_args, blobs, bottoms))
+
+    def run_backward(ctx: Context, blobs: Any, bottoms: Any, tops: Any, top_diffs: Any) -> Any:
+        with as_traced(ctx):
+            _, pullback, _ = jax.vjp(
+                lambda *arrays: cached_call(ctx, ctx.fold_in_args, *arrays), tuple(blobs), tuple(bottoms), has_aux=True
+            )
+            blob_diffs, bottom_diffs = jax.tree.map(np.asarray, pullback(tuple(map(jnp.asarray, top_diffs))))
+            return _cast_diffs(blob_diffs, blobs), _cast_diffs(bottom_diffs, bottoms)
+
+    return run, run_backward
 
 
 def _split_pass(fold_in_args: Any, device_index: Any) -> tuple[Arrays, Callable[[Sequence[Any]], dict[str, Any]]]:

@@ -10,6 +10,7 @@ A program that must call its functions once, and in order, passes an array from 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -167,6 +168,15 @@ mlir.register_lowering(_host_call_p, _lower, cacheable=False)
 ad.primitive_jvps[_host_call_p] = _refuse_derivative
 ad.primitive_transposes[_host_call_p] = _refuse_forward_mode
 batching.primitive_batchers[_host_call_p] = _batch
+
+
+def callbacks_may_run_programs() -> bool:
+    """Return whether a callback may run a program itself. That takes a second thread of JAX's.
+
+    JAX has as many threads as the environment variable NPROC says, or as there are CPUs.
+    """
+    num_threads = os.environ.get("NPROC", "")
+    return (int(num_threads) if num_threads.isdigit() else len(os.sched_getaffinity(0))) > 1
 
 
 def is_traced(tree: Any) -> bool:

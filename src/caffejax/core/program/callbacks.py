@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ...base.errors import LayerError
 from ..graph import Graph, Layer
 from ..layers import HostFunction
 from ..layers.host_call import HostCalls
@@ -20,21 +19,9 @@ def schedule_for_tracing(graph: Graph) -> LayerSchedule:
     """Return the schedule of a net with host layers in code that JAX traces: one part, without the layers that write.
 
     Log which layers are left out, and which may not run exactly once a pass.
-
-
-    Raises:
-        LayerError: if a host layer would get rows of padding, because a layer before it depends on all rows.
     """
-    layers = [layer for layer in graph.layers if layer not in find_writers(graph)]
-    for layer in find_layers_without_padding(graph, {}, marked=True):
-        if _is_read_on_host(graph, layer):
-            with layer.locate_errors():
-                raise LayerError(
-                    "depends on all rows of a blob whose number of rows depends on values, and a layer on the host "
-                    "follows, so JAX cannot trace it: call the net outside of JAX's transformations"
-                )
     _warn_of_callbacks(graph)
-    return fuse(LayerSchedule(graph, (replace(make_part(layers), tracks_rows=True),) if layers else ()))
+    return _make_schedule(graph, (layer for layer in graph.layers if layer not in find_writers(graph)), None)
 
 
 def schedule_in_order(graph: Graph) -> LayerSchedule | None:
@@ -44,20 +31,24 @@ def schedule_in_order(graph: Graph) -> LayerSchedule | None:
     """
     if not graph.has_host_layers or find_layers_outside_programs(graph):
         return None
-    return fuse(LayerSchedule(graph, (replace(make_part(graph.layers), tracks_rows=True, calls=HostCalls()),)))
+    return _make_schedule(graph, graph.layers, HostCalls())
+
+
+def _make_schedule(graph: Graph, layers: Iterable[Layer], calls: HostCalls | None) -> LayerSchedule:
+    part = replace(make_part(layers), tracks_rows=True, calls=calls)
+    return fuse(LayerSchedule(graph, (part,) if part.steps else ()))
 
 
 def find_layers_outside_programs(graph: Graph) -> list[Layer]:
-    """Return the layers that keep the net from running as one program, as they need the exact shapes of their bottoms.
+    """Return the host layers that keep the net from running as one program.
 
-    These are host layers that may give their tops other shapes in each pass, and layers that cannot run on padded rows.
+    They may give their tops other shapes in each pass, whose largest are unknown.
     """
-    may_reshape = [
+    return [
         layer
         for layer in graph.layers
         if isinstance(function := layer.type.implementation, HostFunction) and function.may_reshape
     ]
-    return may_reshape + find_layers_without_padding(graph, {}, marked=True)
 
 
 def find_layers_without_padding(graph: Graph, input_origins: Mapping[str, RowsOrigin], *, marked: bool) -> list[Layer]:
@@ -87,17 +78,6 @@ def find_layers_without_padding(graph: Graph, input_origins: Mapping[str, RowsOr
             if origin is not None:
                 origins[name] = origin
     return layers
-
-
-def _is_read_on_host(graph: Graph, layer: Layer) -> bool:
-    """Return whether a layer, or one that reads what it computes, runs on the host."""
-    blobs = set(layer.tops)
-    for reader in graph.layers[graph.layers.index(layer) + 1 :]:
-        if not blobs.isdisjoint(reader.bottoms):
-            if reader.type.on_host and reader.tops:
-                return True
-            blobs.update(reader.tops)
-    return layer.type.on_host
 
 
 def find_writers(graph: Graph) -> tuple[Layer, ...]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -17,9 +19,10 @@ from ...base.errors import LayerError
 from ..graph import Layer
 from ..layers import HostFunction, cross_replica
 from ..layers.blob_checks import check_dtypes, checked
-from ..layers.context import Epilogue
-from ..layers.dispatch import cached_call, cached_fused_call, call_on_host
+from ..layers.context import Context, Epilogue
+from ..layers.dispatch import cached_call, cached_fused_call, call_on_host, infer_results_on_host
 from ..layers.dtype_policy import cast_inputs, matmul_precision
+from ..layers.host_call import callbacks_may_run_programs
 from ..layers.row_padding import (
     PaddedRows,
     RowsOrigin,
@@ -96,17 +99,20 @@ def compute_part(
     values: dict[str, Any] = dict(earlier_blobs)
     state, total = dict(inputs.state), jnp.zeros(())
     order: Arrays = (values.get(ORDER, jnp.zeros(())),) if part.calls else ()
-    for step in part.steps:
+    # divided when the blobs before it have values
+    for step in chain.from_iterable(_divide_step(step, values) for step in part.steps):
         layer = step.first_layer
         with jax.named_scope(layer.name), layer.locate_errors(), matmul_precision(layer.context):
             new_state: Arrays = ()
             rows: Rows
             if layer.type.on_host:
-                tops, order, rows = _call_on_host(layer, inputs, state, values, order, part)
+                tops, new_state, order, rows = _call_on_host(layer, inputs, state, values, order, part)
             elif layer.type.is_input:
                 blobs = [inputs.blobs[top] for top in layer.tops]
                 tops = layer.transform_on_device([without_count(blob) for blob in blobs])
                 rows = [(blob.num_rows, blob.origin) if isinstance(blob, PaddedRows) else None for blob in blobs]
+            elif _depends_on_all_rows(layer, values):
+                tops, new_state, _, rows = _call_on_host(layer, inputs, state, values, (), replace(part, calls=None))
             else:
                 tops, new_state, rows = _compute_tops(step, inputs, state, values)
                 if part.tracks_rows and layer.type.traits.pads_rows:
@@ -202,13 +208,16 @@ def _compute_tops(
     """Return a step's tops, the new state of the step's first layer, and the rows of the tops."""
     layer, *fused = step.layers
     padded = {name: blob for name in layer.bottoms if isinstance(blob := values[name], PaddedRows)}
-    rows = _find_rows(layer, padded)
+    rows: Rows = [None] * len(layer.tops)
     num_rows = None
     if padded:
+        num_rows, origins = next(iter(padded.values())).num_rows, find_top_rows(layer, _find_origins(layer, values))
+        rows = [None if origin is None else (num_rows, origin) for origin in origins or ()]
         values = {name: without_count(values[name]) for name in layer.bottoms}
         if layer.counts_rows:
-            num_rows = next(iter(padded.values())).num_rows
             values |= {name: blob.zero_padding() for name, blob in padded.items()}
+        else:
+            num_rows = None
     params, bottoms = prepare_layer_inputs(layer, inputs.params, state, values)
     context = cross_replica.with_mesh_axis(layer.context, bottoms)
     if fused:
@@ -220,22 +229,21 @@ def _compute_tops(
     return *cached_call(context, key, params, bottoms, num_rows), rows
 
 
-def _find_rows(layer: Layer, padded: Mapping[str, PaddedRows], num_rows: Any = None) -> Rows:
-    """Return the rows of a layer's tops. `num_rows` is their number if the layer selects them, otherwise None.
+def _divide_step(step: Step, values: Mapping[str, Any]) -> tuple[Step, ...]:
+    """Return a step, or its layers as steps if the first one gets the valid rows of its bottoms on the host."""
+    if len(step.layers) > 1 and _depends_on_all_rows(step.first_layer, values):
+        return tuple(Step((layer,)) for layer in step.layers)
+    return (step,)
 
-    Raises:
-        LayerError: if the tops depend on all rows of the bottoms, and some rows are padding.
-    """
-    origins = find_top_rows(layer, {name: blob.origin for name, blob in padded.items()})
-    if origins is not None:
-        counts = {blob.origin: blob.num_rows for blob in padded.values()}
-        return [None if origin is None else (counts.get(origin, num_rows), origin) for origin in origins]
-    if all(blob.origin.is_marked for blob in padded.values()) and not layer.type.on_host:
-        return [None] * len(layer.tops)
-    raise LayerError(
-        f"depends on all rows of '{next(iter(padded))}', whose number depends on values, so JAX cannot trace it: call "
-        "the net outside of JAX's transformations; only jax.grad is possible"
-    )
+
+def _depends_on_all_rows(layer: Layer, values: Mapping[str, Any]) -> bool:
+    """Return whether a layer cannot run on the rows of padding of its bottoms."""
+    return not layer.type.is_input and find_top_rows(layer, _find_origins(layer, values)) is None
+
+
+def _find_origins(layer: Layer, values: Mapping[str, Any]) -> dict[str, RowsOrigin]:
+    """Return where the rows come from, for each bottom with rows of padding."""
+    return {name: blob.origin for name in layer.bottoms if isinstance(blob := values[name], PaddedRows)}
 
 
 def _call_on_host(
@@ -245,8 +253,11 @@ def _call_on_host(
     values: Mapping[str, Any],
     order: Arrays,
     part: Part,
-) -> tuple[Arrays, Arrays, Rows]:
-    """Return the tops of a host layer, the order for the next one, and the rows of the tops."""
+) -> tuple[Arrays, Arrays, Arrays, Rows]:
+    """Return the tops of a layer that runs on the host, its new state, the order for the next one, and the tops' rows.
+
+    It is a host layer, or one that depends on all rows of its bottoms, of which some have rows of padding.
+    """
     padded = {name: blob for name in layer.bottoms if isinstance(blob := values[name], PaddedRows)}
     arrays = {name: without_count(values[name]) for name in layer.bottoms}
     params, bottoms = prepare_layer_inputs(layer, inputs.params, state, arrays)
@@ -260,15 +271,75 @@ def _call_on_host(
     blobs = [
         padded[name].replace_array(x) if name in padded else x for name, x in zip(layer.bottoms, bottoms, strict=True)
     ]
-    implementation = layer.type.implementation
-    if part.tracks_rows and isinstance(implementation, HostFunction) and implementation.traced:
-        tops, num_rows = context.call(implementation.traced, *blobs)
-        return tops, order, _find_rows(layer, padded, num_rows)
+    origins = None
+    if part.tracks_rows or padded:
+        origins = find_top_rows(layer, _find_origins(layer, values))
+        if origins is None:
+            origins = _infer_top_rows(layer, context, params, blobs)
+    implementation, new_state = layer.type.implementation, tuple[jax.Array, ...]()
     with checked(context, params, blobs):
-        tops, order, num_rows = call_on_host(
-            context, params, blobs, layer.locate_errors, order, part.calls, part.tracks_rows
-        )
-    return tops, order, _find_rows(layer, padded, num_rows) if part.tracks_rows else [None] * len(tops)
+        if origins is not None and isinstance(implementation, HostFunction) and implementation.traced:
+            tops, num_rows = context.call(implementation.traced, *blobs)
+            counts = [num_rows] * len(tops)
+        else:
+            row_axes = None if origins is None else [None if origin is None else origin.axis for origin in origins]
+            tops, new_state, order, counts = call_on_host(
+                context, params, blobs, layer.locate_errors, order, part.calls, row_axes
+            )
+    known = {blob.origin: blob.num_rows for blob in padded.values()}
+    rows = [
+        None if origin is None else (known.get(origin, n), origin)
+        for origin, n in zip(origins or (None,) * len(tops), counts, strict=True)
+    ]
+    return tops, new_state, order, rows
+
+
+def _infer_top_rows(layer: Layer, context: Context, params: Arrays, bottoms: Sequence[Any]) -> list[RowsOrigin | None]:
+    """Return where the rows of the tops come from, of a layer that depends on all rows of bottoms with padding.
+
+    The axis of a top that grows with the bottoms has such rows. They are those of the bottoms if there are as many.
+
+    Raises:
+        LayerError: if the callback of the layer cannot run, or if the layer does not take other numbers of rows.
+    """
+    name, blob = next((n, b) for n, b in zip(layer.bottoms, bottoms, strict=True) if isinstance(b, PaddedRows))
+    reason = f"depends on all rows of '{name}', whose number depends on values, so JAX cannot trace it"
+    remedy = "call the net outside of JAX's transformations; only jax.grad is possible"
+    if context.axis_name is not None:
+        raise LayerError(f"{reason}: train on one device")
+    if not layer.type.on_host and not callbacks_may_run_programs():
+        raise LayerError(f"{reason} on a single CPU: set the environment variable NPROC=2, or {remedy}")
+
+    def infer_shapes(factor: int) -> list[tuple[int, ...]]:
+        types = [
+            jax.ShapeDtypeStruct(
+                [n * factor if isinstance(x, PaddedRows) and i == x.origin.axis else n for i, n in enumerate(x.shape)],
+                x.dtype,
+            )
+            for x in bottoms
+        ]
+        return [top.shape for top in infer_results_on_host(context, params, types)[0]]
+
+    try:
+        larger_shapes, shapes = infer_shapes(2), infer_shapes(1)  # users' layers keep the shapes of the last call
+    except LayerError as error:  # such as one about a bottom whose number of rows is fixed
+        raise LayerError(f"{reason}: {remedy}") from error
+    all_origins = {bottom.origin for bottom in bottoms if isinstance(bottom, PaddedRows)}
+    top_origins: list[RowsOrigin | None] = []
+    for i, (shape, larger_shape) in enumerate(zip(shapes, larger_shapes, strict=True)):
+        axes = [axis for axis, (n, m) in enumerate(zip(shape, larger_shape, strict=True)) if n != m]
+        if len(axes) > 1:
+            raise LayerError(f"{reason}: {remedy}")
+        if not axes:
+            top_origins.append(None)
+        elif all_origins == {blob.origin} and (axes[0], shape[axes[0]]) == (
+            blob.origin.axis,
+            blob.shape[blob.origin.axis],
+        ):
+            top_origins.append(blob.origin)
+        else:
+            top_origins.append(RowsOrigin(f"{layer.key}/{i}", axes[0]))
+    return top_origins
 
 
 def prepare_layer_inputs(

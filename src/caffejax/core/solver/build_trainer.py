@@ -33,7 +33,7 @@ from ..graph.trained_layers import separate_params
 from ..layers.bucketed_random import make_key
 from ..layers.context import fold_in_name
 from ..parallel import DATA, broadcast_from_first, first_local_device, local_shard, make_mesh
-from ..program.callbacks import find_layers_outside_programs, find_writers
+from ..program.callbacks import find_layers_outside_programs, find_layers_without_padding, find_writers
 from ..program.net import Net
 from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
@@ -348,7 +348,8 @@ def _check_host_layers(graph: Graph, mesh: Mesh) -> None:
     refused = host_layers
     if mesh.axis_names == (DATA,) and jax.process_count() == 1:
         positions = [layer for layer in host_layers if layer.type.position is not None]
-        refused = [*find_layers_outside_programs(graph), *find_writers(graph), *positions] if host_layers else []
+        outside = [*find_layers_outside_programs(graph), *find_layers_without_padding(graph, {}, marked=True)]
+        refused = [*outside, *find_writers(graph), *positions] if host_layers else []
     if refused:
         reasons = "depends on all rows of a blob whose number of rows depends on values", "runs on the host"
         raise GraphError(
