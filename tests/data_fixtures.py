@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import caffejax.core.data  # registers the layers
-from caffejax.base.config import DataConfig
+from caffejax.base.config import NetConfig
 from caffejax.core.layers import LayerDefinition, Source, SourceInput, SourceSpec, type_of
 from caffejax.core.schema import caffe_pb2, read_net
 
@@ -51,7 +51,7 @@ def open_source() -> Iterator[Callable[..., TransformedSource]]:
         implementation = type_of(layer).implementation
         assert isinstance(implementation, SourceInput)
         file = None if folder is None else str(folder / "net.prototxt")
-        definition = LayerDefinition(layer, phase, file, DataConfig(**data_options))
+        definition = LayerDefinition(layer, phase, file, NetConfig(**data_options))
         spec = implementation.probe(definition)
         source = TransformedSource(implementation.open(definition, spec.tops), spec)
         sources.append(source)

@@ -1,8 +1,7 @@
 # The public names, for type checkers and lazy_loader. Type checkers treat names imported with `as` as public.
 
 from ._version import __version__ as __version__
-from .base.config import ComputeConfig as ComputeConfig
-from .base.config import DataConfig as DataConfig
+from .base.config import NetConfig as NetConfig
 from .base.config import Parallel as Parallel
 from .base.config import TrainConfig as TrainConfig
 from .base.errors import CaffejaxError as CaffejaxError

@@ -13,8 +13,7 @@ import pytest
 
 from caffejax import CaffejaxError, Net, Solver, SolverError
 from caffejax.base.config import (
-    ComputeConfig,
-    DataConfig,
+    NetConfig,
     Options,
     SolverOptions,
     TrainConfig,
@@ -33,10 +32,10 @@ def collect_messages(function: Any) -> list[str]:
     return [problem.message for problem in exc_info.value.problems]
 
 
-def test_all_invalid_values_of_a_compute_config_are_reported() -> None:
+def test_all_invalid_values_of_how_a_net_computes_are_reported() -> None:
     values: dict[str, Any] = dict.fromkeys(("kernels", "precision", "backward", "remat"), "best") | {"memory_limit": -1}
     values |= {"axis_name": "", "sync_bn": "yes"}
-    assert sorted(collect_messages(lambda: ComputeConfig(**values))) == sorted(
+    assert sorted(collect_messages(lambda: NetConfig(**values))) == sorted(
         [
             'kernels must be "fast" or "reference", not "best"',
             'precision must be "float32" or "tf32" or "bfloat16", not "best" (half precision is bfloat16, which needs '
@@ -50,9 +49,9 @@ def test_all_invalid_values_of_a_compute_config_are_reported() -> None:
     )
 
 
-def test_all_invalid_values_of_a_data_config_are_reported() -> None:
+def test_all_invalid_values_of_how_data_is_read_are_reported() -> None:
     values: dict[str, Any] = {"seed": 0.5, "workers": -1, "skip_bad": "no", "shard": 2}
-    assert sorted(collect_messages(lambda: DataConfig(**values))) == sorted(
+    assert sorted(collect_messages(lambda: NetConfig(**values))) == sorted(
         [
             "seed must be an integer, not 0.5",
             "workers must be an integer of at least 0, not -1",
@@ -67,11 +66,11 @@ def test_all_invalid_values_of_a_data_config_are_reported() -> None:
     [("memory_limit", 1.5), ("memory_limit", True), ("seed", True), ("workers", "2"), ("skip_bad", 1), ("remat", None)],
 )
 def test_values_of_wrong_types_are_reported(option: str, value: Any) -> None:
-    (message,) = collect_messages(lambda: resolve_options(ComputeConfig(), DataConfig(), {option: value}))
+    (message,) = collect_messages(lambda: resolve_options(NetConfig(), {option: value}))
     assert message.startswith(f"{option} must be ")
 
 
-def test_problems_of_both_configs_and_unknown_options_are_reported_together() -> None:
+def test_invalid_and_unknown_options_are_reported_together() -> None:
     options = {"kernel": "fast", "kernels": "slow", "remat": "all", "workers": -2, "depth": 3, "skip_bad": None}
     expected = [
         "there is no option 'kernel'; did you mean 'kernels'?",
@@ -82,7 +81,7 @@ def test_problems_of_both_configs_and_unknown_options_are_reported_together() ->
         "workers must be an integer of at least 0, not -2",
         "skip_bad must be True or False, not None",
     ]
-    assert sorted(collect_messages(lambda: resolve_options(ComputeConfig(), DataConfig(), options))) == sorted(expected)
+    assert sorted(collect_messages(lambda: resolve_options(NetConfig(), options))) == sorted(expected)
     assert sorted(collect_messages(lambda: Net(INPUT, **options))) == sorted(expected)  # type: ignore[arg-type]
 
 
@@ -91,38 +90,28 @@ def test_problems_of_both_configs_and_unknown_options_are_reported_together() ->
     [("kernel", "kernels"), ("sede", "seed"), ("Workers", "workers"), ("skip-bad", "skip_bad"), ("dtype", "precision")],
 )
 def test_errors_about_unknown_options_suggest_a_similar_name(name: str, nearest: str) -> None:
-    (message,) = collect_messages(lambda: resolve_options(ComputeConfig(), DataConfig(), {name: 1}))
+    (message,) = collect_messages(lambda: resolve_options(NetConfig(), {name: 1}))
     assert message == f"there is no option '{name}'; did you mean '{nearest}'?"
 
 
 def test_keywords_override_fields() -> None:
-    compute, data = ComputeConfig(kernels="reference", memory_limit=10), DataConfig(seed=7, workers=2)
-    assert resolve_options(compute, data, {}) == (compute, data)
+    config = NetConfig(kernels="reference", memory_limit=10, seed=7, workers=2)
+    assert resolve_options(config, {}) == config
     options = {"backward": "rules", "kernels": "fast", "memory_limit": None, "seed": 1}
-    assert resolve_options(compute, data, options) == (
-        ComputeConfig("fast", backward="rules"),
-        DataConfig(seed=1, workers=2),
-    )
-    assert (compute, data) == (ComputeConfig("reference", memory_limit=10), DataConfig(7, 2))  # as they were
+    assert resolve_options(config, options) == NetConfig("fast", backward="rules", seed=1, workers=2)
+    assert config == NetConfig("reference", memory_limit=10, seed=7, workers=2)  # as it was
 
 
-def test_a_net_takes_configs_and_options() -> None:
-    net = Net(
-        INPUT,
-        compute_config=ComputeConfig(backward="rules"),
-        data_config=DataConfig(workers=1),
-        kernels="reference",
-        seed=3,
-    )
-    assert net.compute_config == ComputeConfig(kernels="reference", backward="rules")
-    assert net.data_config == DataConfig(seed=3, workers=1)
+def test_a_net_takes_a_config_and_options() -> None:
+    net = Net(INPUT, config=NetConfig(backward="rules", workers=1), kernels="reference", seed=3)
+    assert net.config == NetConfig(kernels="reference", backward="rules", workers=1, seed=3)
 
 
 @pytest.mark.parametrize(
     ("value", "equal_config", "different_config"),
     [
-        (ComputeConfig(), ComputeConfig("fast"), ComputeConfig("reference")),
-        (DataConfig(), DataConfig(0), DataConfig(1)),
+        (NetConfig(), NetConfig("fast"), NetConfig("reference")),
+        (NetConfig(), NetConfig(seed=0), NetConfig(seed=1)),
     ],
 )
 def test_configs_are_frozen_and_hashable(value: Any, equal_config: Any, different_config: Any) -> None:
@@ -133,8 +122,8 @@ def test_configs_are_frozen_and_hashable(value: Any, equal_config: Any, differen
             setattr(value, field.name, getattr(different_config, field.name))
 
 
-def test_options_are_the_fields_of_both_configs_except_those_that_solvers_set() -> None:
-    hints = get_type_hints(ComputeConfig) | get_type_hints(DataConfig)
+def test_options_are_the_fields_of_configs_except_those_that_solvers_set() -> None:
+    hints = get_type_hints(NetConfig)
     del hints["shard"], hints["num_parts"]  # set by the solver
     assert get_type_hints(Options) == hints
     options, train_hints = (
@@ -146,27 +135,23 @@ def test_options_are_the_fields_of_both_configs_except_those_that_solvers_set() 
 
 
 def test_options_with_choices_refuse_other_values() -> None:
-    assert get_choices(ComputeConfig, "kernels") == ("fast", "reference")
-    assert get_choices(ComputeConfig, "precision") == ("float32", "tf32", "bfloat16")
+    assert get_choices(NetConfig, "kernels") == ("fast", "reference")
+    assert get_choices(NetConfig, "precision") == ("float32", "tf32", "bfloat16")
     for name in ("kernels", "precision", "backward", "remat"):
-        assert get_choices(ComputeConfig, name)[0] == getattr(ComputeConfig(), name)
-        for value in get_choices(ComputeConfig, name):
-            assert getattr(ComputeConfig(**{name: value}), name) == value  # type: ignore[arg-type]
+        assert get_choices(NetConfig, name)[0] == getattr(NetConfig(), name)
+        for value in get_choices(NetConfig, name):
+            assert getattr(NetConfig(**{name: value}), name) == value  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"compute_config": None}, "compute_config must be a caffejax.ComputeConfig, not None"),
+        ({"config": None}, "config must be a caffejax.NetConfig, not None"),
         (
-            {"compute_config": {"kernels": "fast"}},
-            "compute_config must be a caffejax.ComputeConfig, not {'kernels': 'fast'}",
+            {"config": {"kernels": "fast"}},
+            "config must be a caffejax.NetConfig, not {'kernels': 'fast'}",
         ),
-        ({"data_config": ComputeConfig()}, "data_config must be a caffejax.DataConfig, not ComputeConfig("),
-        (
-            {"compute_config": None, "data_config": ComputeConfig(), "seed": "x"},
-            "data_config must be a caffejax.DataConfig",
-        ),
+        ({"config": None, "seed": "x"}, "config must be a caffejax.NetConfig"),
         ({"precision": np.array([1, 2])}, "precision must be"),
     ],
 )

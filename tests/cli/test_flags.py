@@ -1,15 +1,16 @@
-"""Flags that set the fields of `ComputeConfig` and `DataConfig`."""
+"""Flags that set the fields of `NetConfig`."""
 
 import argparse
 import json
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import cv2
 import jax
 import pytest
 
-from caffejax.base.config import LIMIT_FIELDS, ComputeConfig, DataConfig
+from caffejax.base.config import LIMIT_FIELDS, NetConfig
 from caffejax.cli import flags, info, main
 from caffejax.cli.parser import Parser
 
@@ -23,14 +24,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def test_every_option_is_a_flag_but_those_that_solvers_set(parser: argparse.ArgumentParser) -> None:
-    names = {field.name for config_type in (ComputeConfig, DataConfig) for field in fields(config_type)}
+    names = {field.name for field in fields(NetConfig)}
     assert vars(parser.parse_args([])).keys() == names - {"seed", "shard", "num_parts", "axis_name", "joins_batches"}
 
 
 def test_flags_have_the_defaults_of_the_options(parser: argparse.ArgumentParser) -> None:
     options = parser.parse_args([])
-    assert flags.make_compute_config(options) == ComputeConfig()
-    assert flags.make_data_config(options) == DataConfig()
+    assert flags.make_config(options) == NetConfig()
 
 
 def test_flags_set_the_options(parser: argparse.ArgumentParser) -> None:
@@ -38,10 +38,9 @@ def test_flags_set_the_options(parser: argparse.ArgumentParser) -> None:
         "--kernels=reference -precision bfloat16 --backward=rules --remat=auto --memory-limit=2KiB --workers=3 "
         "-skip_bad_images=true --max_image_pixels=9 --max_hdf5_bytes=1KiB --no_python_layers".split()
     )
-    assert flags.make_compute_config(options) == ComputeConfig("reference", "bfloat16", "rules", "auto", 2048)
-    assert flags.make_data_config(options) == DataConfig(
-        workers=3, skip_bad=True, max_image_pixels=9, max_hdf5_bytes=1024, no_python_layers=True
-    )
+    computes: tuple[Any, ...] = ("reference", "bfloat16", "rules", "auto", 2048)
+    reads = {"workers": 3, "skip_bad": True, "max_image_pixels": 9, "max_hdf5_bytes": 1024, "no_python_layers": True}
+    assert flags.make_config(options) == NetConfig(*computes, **reads)
 
 
 def test_a_value_that_an_option_cannot_have_is_refused(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from caffejax import DataConfig
+from caffejax import NetConfig
 from caffejax.base.config import LIMIT_FIELDS
 from caffejax.cli import main
 
@@ -52,7 +52,7 @@ def test_training_uses_no_network(tmp_path: Path) -> None:
 def test_the_page_names_every_limit_with_its_default() -> None:
     text = PAGE.read_text()
     rows = dict(re.findall(r"^\| `--(\w+)` \| ([\d,]+|off)", text, re.MULTILINE))
-    defaults = {name: inspect.signature(DataConfig).parameters[name].default for name in LIMIT_FIELDS}
+    defaults = {name: inspect.signature(NetConfig).parameters[name].default for name in LIMIT_FIELDS}
     assert rows == {name: f"{value:,}" if value else "off" for name, value in defaults.items()}
     assert "(docs/security.md)" in (REPOSITORY / "README.md").read_text()
 

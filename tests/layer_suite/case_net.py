@@ -123,7 +123,7 @@ class CaseNet:
     @functools.cached_property
     def float64_copy(self) -> "CaseNet":
         """A copy with float64 arrays, to be used with x64 enabled."""
-        float64_net = CaseNet(self.case, self.net.compute_config.kernels)
+        float64_net = CaseNet(self.case, self.net.config.kernels)
         float64_net.params, float64_net.state, float64_net.inputs = to_numpy(
             (self.params, self.state, self.inputs), np.float64
         )

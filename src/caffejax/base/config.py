@@ -31,7 +31,7 @@ EVAL_TYPES = ("classification", "detection")  # how the outputs of a test net ar
 AP_VERSIONS = ("11point", "101point", "MaxIntegral", "Integral")  # of the average precision of detections
 MAX_IMAGE_PIXELS = 2**29 // 3  # half a GiB with three channels; Pillow, too, raises an error for larger images
 MAX_HDF5_BYTES = 2**31
-# fields of `DataConfig` that limit what untrusted files may do
+# fields of `NetConfig` that limit what untrusted files may do
 LIMIT_FIELDS = ("max_image_pixels", "max_hdf5_bytes", "no_python_layers")
 DEVICE_VARIABLE = "CAFFEJAX_DEVICE"
 MESH_AXES = ("data", "model")  # the rows of devices (each row takes a batch), and the devices within a row
@@ -102,68 +102,6 @@ def _find_integer_problems(config: Any, prefix: str = "", **minimums: int) -> It
 
 
 @dataclass(frozen=True)
-class ComputeConfig:
-    """Settings for a net's computation.
-
-    Attributes:
-        kernels: "fast" for the fastest implementation of each operation on the platform, "reference" for the plain
-            lowering of every layer.
-        precision: "float32" computes in float32 on every platform. "tf32" rounds the factors of matrix products and
-            convolutions to 10 bits on platforms that support TF32; CPUs do not support it, and use float32. "bfloat16"
-            computes products and activations in bfloat16, and keeps parameters, statistics, sums, losses and outputs in
-            float32.
-        backward: how gradients are computed: "autodiff", or "rules" for the layers' hand-written Backward.
-        remat: "auto" to rematerialize layers in the backward pass of `loss` if the residuals would not fit into memory;
-            "none" to keep all residuals.
-        memory_limit: the bytes that training may use. Solvers check this before they start, and `remat="auto"` aims at
-            it. The default is the memory that is free on the device.
-        axis_name: a mesh axis of `jax.shard_map`. The batches of the devices along it form one batch: losses, their
-            gradients and accuracies are computed over the joined batch. The setting has no effect outside such an axis,
-            for example on one device.
-        joins_batches: whether losses and metrics are those of the joined batch of the devices of `axis_name`. Otherwise
-            they are means over the devices' batches, as over the passes of `iter_size`.
-        sync_bn: whether BatchNorm's statistics are computed over the batches of all devices of `axis_name`, instead of
-            over each device's batch. This has no effect without `axis_name`.
-
-    Raises:
-        CaffejaxError: if an option has an invalid value; the message names each such option.
-    """
-
-    kernels: Kernels = option(
-        "fast", "fast: the fastest implementation of each operation; reference: the plain lowering"
-    )
-    precision: Precision = option(
-        "float32", "dtype of products and activations; parameters and sums are always float32"
-    )
-    backward: Backward = option("autodiff", "compute gradients by autodiff, or by the layers' hand-written rules")
-    remat: Remat = option("none", "auto: recompute layers in the backward pass if memory would not suffice")
-    memory_limit: int | None = option(
-        None, "the memory that training may use (default: the device's free memory)", kind="bytes"
-    )
-    axis_name: str | None = None
-    joins_batches: bool = True
-    sync_bn: bool = option(False, "compute BatchNorm's statistics over the batches of all devices, not of each device")
-
-    def __post_init__(self) -> None:
-        _raise_if_invalid(self, self._problems())
-
-    @property
-    def layer_options(self) -> tuple[Kernels, Precision, Backward, str | None, bool]:
-        """The options on which the computation of a layer depends: kernels, precision, backward, axis_name, sync_bn."""
-        return self.kernels, self.precision, self.backward, self.axis_name, self.sync_bn
-
-    def with_plain_kernels(self) -> ComputeConfig:
-        """Return a copy with `kernels="reference"`."""
-        return replace(self, kernels="reference")
-
-    def _problems(self) -> Iterator[str]:
-        if self.memory_limit is not None and (not is_integer(self.memory_limit) or self.memory_limit < 0):
-            yield f"memory_limit must be a number of bytes, not {quote(self.memory_limit)}"
-        if self.axis_name is not None and not (isinstance(self.axis_name, str) and self.axis_name):
-            yield f"axis_name must be the name of a mesh axis, or None, not {quote(self.axis_name)}"
-
-
-@dataclass(frozen=True)
 class DataShard:
     """The batches that this process reads: numbers `first` to `first + count - 1` of every `total` batches.
 
@@ -200,10 +138,28 @@ class DataShard:
 
 
 @dataclass(frozen=True)
-class DataConfig:
-    """Settings for reading a net's data.
+class NetConfig:
+    """Settings for a net: how it computes, and how it reads its data.
 
     Attributes:
+        kernels: "fast" for the fastest implementation of each operation on the platform, "reference" for the plain
+            lowering of every layer.
+        precision: "float32" computes in float32 on every platform. "tf32" rounds the factors of matrix products and
+            convolutions to 10 bits on platforms that support TF32; CPUs do not support it, and use float32. "bfloat16"
+            computes products and activations in bfloat16, and keeps parameters, statistics, sums, losses and outputs in
+            float32.
+        backward: how gradients are computed: "autodiff", or "rules" for the layers' hand-written Backward.
+        remat: "auto" to rematerialize layers in the backward pass of `loss` if the residuals would not fit into memory;
+            "none" to keep all residuals.
+        memory_limit: the bytes that training may use. Solvers check this before they start, and `remat="auto"` aims at
+            it. The default is the memory that is free on the device.
+        axis_name: a mesh axis of `jax.shard_map`. The batches of the devices along it form one batch: losses, their
+            gradients and accuracies are computed over the joined batch. The setting has no effect outside such an axis,
+            for example on one device.
+        joins_batches: whether losses and metrics are those of the joined batch of the devices of `axis_name`. Otherwise
+            they are means over the devices' batches, as over the passes of `iter_size`.
+        sync_bn: whether BatchNorm's statistics are computed over the batches of all devices of `axis_name`, instead of
+            over each device's batch. This has no effect without `axis_name`.
         seed: the seed of the data layers' shuffling, crops and mirroring.
         workers: the number of processes that read the data of each data layer. 0 reads in threads of this process,
             which is fast enough unless much of the reading is Python code.
@@ -222,6 +178,20 @@ class DataConfig:
         CaffejaxError: if an option has an invalid value; the message names each such option.
     """
 
+    kernels: Kernels = option(
+        "fast", "fast: the fastest implementation of each operation; reference: the plain lowering"
+    )
+    precision: Precision = option(
+        "float32", "dtype of products and activations; parameters and sums are always float32"
+    )
+    backward: Backward = option("autodiff", "compute gradients by autodiff, or by the layers' hand-written rules")
+    remat: Remat = option("none", "auto: recompute layers in the backward pass if memory would not suffice")
+    memory_limit: int | None = option(
+        None, "the memory that training may use (default: the device's free memory)", kind="bytes"
+    )
+    axis_name: str | None = None
+    joins_batches: bool = True
+    sync_bn: bool = option(False, "compute BatchNorm's statistics over the batches of all devices, not of each device")
     seed: int = 0
     workers: int = option(0, "the number of processes that read each data layer; 0 uses threads", kind="count")
     skip_bad: bool = option(
@@ -242,7 +212,25 @@ class DataConfig:
     def __post_init__(self) -> None:
         _raise_if_invalid(self, self._problems())
 
+    @property
+    def layer_options(self) -> tuple[Kernels, Precision, Backward, str | None, bool]:
+        """The options on which the computation of a layer depends: kernels, precision, backward, axis_name, sync_bn."""
+        return self.kernels, self.precision, self.backward, self.axis_name, self.sync_bn
+
+    @property
+    def compute_options(self) -> tuple[Any, ...]:
+        """The options on which the computation of a net depends: all but those of its data."""
+        return (*self.layer_options, self.remat, self.memory_limit, self.joins_batches)
+
+    def with_plain_kernels(self) -> NetConfig:
+        """Return a copy with `kernels="reference"`."""
+        return replace(self, kernels="reference")
+
     def _problems(self) -> Iterator[str]:
+        if self.memory_limit is not None and (not is_integer(self.memory_limit) or self.memory_limit < 0):
+            yield f"memory_limit must be a number of bytes, not {quote(self.memory_limit)}"
+        if self.axis_name is not None and not (isinstance(self.axis_name, str) and self.axis_name):
+            yield f"axis_name must be the name of a mesh axis, or None, not {quote(self.axis_name)}"
         if not is_integer(self.seed):
             yield f"seed must be an integer, not {quote(self.seed)}"
         yield from _find_integer_problems(self, workers=0, max_image_pixels=1, max_hdf5_bytes=1, num_parts=1)
@@ -320,8 +308,8 @@ class TrainConfig:
             `iter_size` passes, and the loss as the argument `value`. Settings of the update, such as type, base_lr and
             weight_decay, and multipliers are ignored, except that parameters whose lr_mult is 0 stay. No .solverstate
             is written, because its format holds the state of Caffe's rules only; checkpoints contain the state.
-        compute_config: how the nets compute. Trained and saved parameters are always float32.
-        data_config: how the nets read data. The solver's seed replaces its seed.
+        net_config: how the nets compute and read data. The solver's seed replaces its seed. Trained and saved
+            parameters are always float32.
 
     Raises:
         SolverError: if an option has an invalid value; the message names each such option.
@@ -361,8 +349,7 @@ class TrainConfig:
     )
     seed: int | None = None
     optimizer: optax.GradientTransformation | None = None
-    compute_config: ComputeConfig = ComputeConfig()
-    data_config: DataConfig = DataConfig()
+    net_config: NetConfig = NetConfig()
 
     def __post_init__(self) -> None:
         if isinstance(self.weights, str | PathLike):
@@ -371,25 +358,21 @@ class TrainConfig:
 
     @classmethod
     def from_keywords(cls, **keywords: Unpack[SolverOptions]) -> TrainConfig:
-        """Return a configuration from fields of this class, of `ComputeConfig` and of `DataConfig`.
+        """Return a configuration from fields of this class and of `NetConfig`.
 
         Raises:
             SolverError: if a keyword is unknown or an option has an invalid value; the message names each of them.
         """
         names = {f.name for f in fields(cls)}
         settings: dict[str, Any] = {name: value for name, value in keywords.items() if name in names}
-        other_options = {name: value for name, value in keywords.items() if name not in names}
+        net_options = {name: value for name, value in keywords.items() if name not in names}
         problems: list[Any] = []
         try:
-            settings["compute_config"], settings["data_config"] = resolve_options(
-                settings.get("compute_config", ComputeConfig()),
-                settings.get("data_config", DataConfig()),
-                other_options,
-                (*_OPTION_NAMES, *names),
+            settings["net_config"] = resolve_options(
+                settings.get("net_config", NetConfig()), net_options, (*_OPTION_NAMES, *names), "net_config"
             )
         except CaffejaxError as error:
-            settings |= {"compute_config": ComputeConfig(), "data_config": DataConfig()}
-            problems += error.problems
+            settings["net_config"], problems = NetConfig(), [*error.problems]
         try:
             config = cls(**settings)
         except CaffejaxError as error:
@@ -411,11 +394,7 @@ class TrainConfig:
             yield f"devices must be an integer of at least 1 or a list of JAX devices, not {quote(devices)}"
         if self.device is not None and devices is not None:
             yield "device and devices are both set; pass only one of them"
-        for name, config_class in (
-            ("parallel", Parallel),
-            ("compute_config", ComputeConfig),
-            ("data_config", DataConfig),
-        ):
+        for name, config_class in (("parallel", Parallel), ("net_config", NetConfig)):
             if not isinstance(value := getattr(self, name), config_class):
                 yield f"{name} must be a caffejax.{config_class.__name__}, not {quote(value)}"
         if not (self.keep_last is None or (is_integer(self.keep_last) and self.keep_last > 0)):
@@ -430,7 +409,7 @@ class TrainConfig:
 
 
 class NetOptions(TypedDict, total=False):
-    """The fields of `ComputeConfig` and `DataConfig` that are keywords of nets and solvers."""
+    """The fields of `NetConfig` that are keywords of nets and solvers."""
 
     kernels: Kernels
     precision: Precision
@@ -454,7 +433,7 @@ class Options(NetOptions, total=False):
 
 
 class SolverOptions(NetOptions, total=False):
-    """The keywords of `Solver`: the fields of `TrainConfig`, `ComputeConfig` and `DataConfig`."""
+    """The keywords of `Solver`: the fields of `TrainConfig` and `NetConfig`."""
 
     weights: str | PathLike[str] | Sequence[str | PathLike[str]]
     strict_weights: bool
@@ -470,25 +449,22 @@ class SolverOptions(NetOptions, total=False):
     resume: str | PathLike[str] | None
     seed: int | None
     optimizer: optax.GradientTransformation | None
-    compute_config: ComputeConfig
-    data_config: DataConfig
+    net_config: NetConfig
 
 
 _OPTION_NAMES = (*NetOptions.__annotations__, "seed")
 
 
 def resolve_options(
-    compute_config: ComputeConfig,
-    data_config: DataConfig,
-    options: Mapping[str, Any],
-    names: Sequence[str] = _OPTION_NAMES,
-) -> tuple[ComputeConfig, DataConfig]:
-    """Return copies of `compute_config` and `data_config` with some of their fields replaced.
+    config: NetConfig, options: Mapping[str, Any], names: Sequence[str] = _OPTION_NAMES, keyword: str = "config"
+) -> NetConfig:
+    """Return a copy of a configuration with some of its fields replaced.
 
     Args:
-        compute_config, data_config: the original configurations.
+        config: the original configuration.
         options: new values by field name.
         names: the valid names, from which a message suggests a correction of an unknown name.
+        keyword: the name of the argument `config` in messages.
 
     Raises:
         CaffejaxError: if an option is unknown or has an invalid value; the message names each such option.
@@ -496,21 +472,15 @@ def resolve_options(
     problems = [
         f"there is no option '{name}'{_suggest_option(name, names)}" for name in options if name not in _OPTION_NAMES
     ]
-    configs: list[Any] = []
-    for name, value, config_class in (
-        ("compute_config", compute_config, ComputeConfig),
-        ("data_config", data_config, DataConfig),
-    ):
-        if not isinstance(value, config_class):
-            problems.append(f"{name} must be a caffejax.{config_class.__name__}, not {quote(value)}")
-            continue
-        changes = {f.name: options[f.name] for f in fields(value) if f.name in options and f.name in _OPTION_NAMES}
-        try:
-            configs.append(replace(value, **changes))
-        except CaffejaxError as error:
-            problems += [problem.message for problem in error.problems]
+    if not isinstance(config, NetConfig):
+        problems.append(f"{keyword} must be a caffejax.NetConfig, not {quote(config)}")
+        config = NetConfig()
+    try:
+        config = replace(config, **{name: value for name, value in options.items() if name in _OPTION_NAMES})
+    except CaffejaxError as error:
+        problems += [problem.message for problem in error.problems]
     raise_if_any(CaffejaxError, problems)
-    return configs[0], configs[1]
+    return config
 
 
 _RELATED_OPTIONS = {"dtype": "precision", "jit": "kernels", "rng": "seed", "random_seed": "seed", "snapshot": "resume"}

@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
         weights_paths,
         jobs=options.jobs,
         timeout=options.timeout,
-        data_config=flags.make_data_config(options),
+        config=flags.make_config(options),
         imports=options.imports or (),
     )
     path_arguments = {str(path) for path in options.paths}

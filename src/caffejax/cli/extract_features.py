@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
     kind, _, number = (read_device_variable() or f"{options.kind.lower()}:{device_index}").partition(":")
     device = device_flags.get_device(kind, number or "0")
     check_exist([options.model, *flags.split_commas(options.weights)])
-    net = Net(Path(options.model), "TEST", data_config=flags.make_data_config(options))
+    net = Net(Path(options.model), "TEST", config=flags.make_config(options))
     variables = jax.device_put(net_flags.load_variables(net, options.weights, options.strict_weights), device)
     loader = Loader(net.graph)
     batches = map(partial(jax.device_put, device=device), islice(loader, options.batches))

@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 from ..base.atomic_write import check_writable
-from ..base.config import LIMIT_FIELDS, ComputeConfig, DataConfig, FlagKind, get_choices
+from ..base.config import LIMIT_FIELDS, FlagKind, NetConfig, get_choices
 from ..base.errors import CaffejaxError
 from ..base.human_readable import parse_bytes
 from ..base.paths import split_commas as _split_commas
@@ -108,20 +108,19 @@ _PARSERS: dict[FlagKind, tuple[Callable[[str], Any], str]] = {
     "positive": (parse_positive, "N"),
     "paths": (_split_commas, "FILES"),
 }
-COMPUTE_TITLE = "how it computes"
-_GROUP_TITLES: dict[type, str] = {
-    ComputeConfig: COMPUTE_TITLE,
-    DataConfig: "how data is read",
-}  # titles of groups of flags
+COMPUTE_TITLE, DATA_TITLE = "how it computes", "how data is read"  # titles of groups of flags
+_DATA_OPTIONS = ("workers", "skip_bad", *LIMIT_FIELDS)
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add flags for the fields `names` of `ComputeConfig` and `DataConfig`.
+    """Add flags for the fields `names` of `NetConfig`.
 
     Without `names`, add flags for all fields except the limits on files.
     """
-    for config_class in (ComputeConfig, DataConfig):
-        add_fields(parser, config_class, names or [f.name for f in fields(config_class) if f.name not in LIMIT_FIELDS])
+    names = names or tuple(f.name for f in fields(NetConfig) if f.name not in LIMIT_FIELDS)
+    for title, of_data in ((COMPUTE_TITLE, False), (DATA_TITLE, True)):
+        if group := [name for name in names if (name in _DATA_OPTIONS) == of_data]:
+            add_fields(parser, NetConfig, group, title)
 
 
 def add_fields(
@@ -133,10 +132,10 @@ def add_fields(
         parser: the command's parser.
         config_class: a class of `caffejax.base.config`.
         names: the fields to add; default: all fields.
-        title: the title of the group of these flags in the help; default: the title of the class in `_GROUP_TITLES`.
+        title: the title of the group of these flags in the help; default: no group.
         defaults: default values by field name, which replace the class's defaults.
     """
-    group = get_group(parser, title) if (title := title or _GROUP_TITLES.get(config_class, "")) else parser
+    group = get_group(parser, title) if title else parser
     for field in fields(config_class):
         if not field.metadata or (names and field.name not in names):
             continue
@@ -157,14 +156,9 @@ def add_fields(
         )
 
 
-def make_compute_config(options: argparse.Namespace) -> ComputeConfig:
-    """Return a `ComputeConfig` from the command's flags; fields without a flag have their defaults."""
-    return ComputeConfig(**get_field_values(ComputeConfig, options))
-
-
-def make_data_config(options: argparse.Namespace) -> DataConfig:
-    """Return a `DataConfig` from the command's flags; fields without a flag have their defaults."""
-    return DataConfig(**get_field_values(DataConfig, options))
+def make_config(options: argparse.Namespace) -> NetConfig:
+    """Return a `NetConfig` from the command's flags; fields without a flag have their defaults."""
+    return NetConfig(**get_field_values(NetConfig, options))
 
 
 def get_field_values(config_class: type, options: argparse.Namespace) -> dict[str, Any]:

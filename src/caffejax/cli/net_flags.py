@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..base.config import LIMIT_FIELDS, DataConfig, TrainConfig
+from ..base.config import LIMIT_FIELDS, NetConfig, TrainConfig
 from ..base.errors import CaffejaxError, Problem
 from . import flags
 from .parser import HIDDEN_TITLE, Parser
@@ -56,7 +56,7 @@ def add_state_flags(parser: argparse.ArgumentParser) -> None:
 def add_import_and_limit_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--import` and the limits on untrusted files: the flags of every command that builds nets."""
     add_import_flag(parser)
-    flags.add_fields(parser, DataConfig, LIMIT_FIELDS, HIDDEN_TITLE)
+    flags.add_fields(parser, NetConfig, LIMIT_FIELDS, HIDDEN_TITLE)
 
 
 def get_stages(options: argparse.Namespace) -> list[str]:
@@ -81,8 +81,7 @@ def build_net(options: argparse.Namespace) -> Net:
         options.phase,
         level=options.level,
         stages=get_stages(options),
-        compute_config=flags.make_compute_config(options),
-        data_config=flags.make_data_config(options),
+        config=flags.make_config(options),
     )
     _require_layers(net.graph, options)
     return net
@@ -111,7 +110,7 @@ def build_graph(options: argparse.Namespace) -> tuple[Graph, bool]:
     message, problems = read_valid_part(path)
     state = make_net_state(message, options.phase, options.level, get_stages(options))
     try:
-        candidate = next(build_assumed_graphs(message, state, path, flags.make_data_config(options), problems))
+        candidate = next(build_assumed_graphs(message, state, path, flags.make_config(options), problems))
     except MissingSourceError as error:
         raise CaffejaxError(Problem(str(error), options.model)) from error
     for sentence in candidate.assumptions:

@@ -114,11 +114,7 @@ def _read_net_and_solver(options: argparse.Namespace) -> tuple[Net, SolverParame
     from ..core.solver import solver_param
     from ..tools.model_check.model_files import detect_kind
 
-    path, compute_config, data_config = (
-        Path(options.model),
-        flags.make_compute_config(options),
-        flags.make_data_config(options),
-    )
+    path, config = Path(options.model), flags.make_config(options)
     if not path.is_file() or detect_kind(path.read_text("utf-8-sig", "replace")) != "solver":
         stages = net_flags.get_stages(options)
         return Net(
@@ -126,14 +122,13 @@ def _read_net_and_solver(options: argparse.Namespace) -> tuple[Net, SolverParame
             options.phase,
             level=options.level,
             stages=stages,
-            compute_config=compute_config,
-            data_config=data_config,
+            config=config,
         ), None
     solver = read_solver(path)
     solver_param.check_solver(solver, str(path))
     test_nets = solver_param.read_test_nets(solver, path.parent) if options.phase == "TEST" else []
     selected_net = test_nets[0] if test_nets else solver_param.read_train_net(solver, path.parent)
-    return selected_net.build(compute_config, data_config), solver
+    return selected_net.build(config), solver
 
 
 def _format_plan(plan: Plan) -> list[str]:

@@ -188,10 +188,10 @@ def _build_net(net: NetParameter, options: argparse.Namespace) -> Net:
     from ..tools.model_check.placeholder_sources import MissingSourceError, build_assumed_graphs, has_missing_source
 
     state = make_net_state(net, "TEST", options.level, net_flags.get_stages(options))
-    path, data_config = Path(options.model), flags.make_data_config(options)
+    path, config = Path(options.model), flags.make_config(options)
     if any(has_missing_source(layer, path.parent) for layer in net.layer):
         try:
-            candidates = list(build_assumed_graphs(net, state, path, data_config))
+            candidates = list(build_assumed_graphs(net, state, path, config))
         except MissingSourceError as error:
             raise CaffejaxError(Problem(str(error), options.model)) from error
         weights = [Path(name) for name in flags.split_commas(options.weights)]
@@ -200,7 +200,7 @@ def _build_net(net: NetParameter, options: argparse.Namespace) -> Net:
         for sentence in candidate.assumptions:
             log.warning("%s", sentence)
         net = candidate.net
-    return Net(net, state=state, data_config=data_config, file=options.model)
+    return Net(net, state=state, config=config, file=options.model)
 
 
 def _find_output_paths(options: argparse.Namespace) -> list[Path]:

@@ -61,8 +61,7 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
     solver_options |= {
         "devices" if isinstance(devices, list) else "device": devices,
         "parallel": device_flags.make_parallel_config(options),
-        "compute_config": flags.make_compute_config(options),
-        "data_config": flags.make_data_config(options),
+        "net_config": flags.make_config(options),
     }
     solver = Solver(param, file=options.solver, **solver_options)
     try:

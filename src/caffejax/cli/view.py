@@ -43,19 +43,19 @@ def run(options: argparse.Namespace) -> None:
     from ..base.errors import CaffejaxError
     from ..tools.view import serve, write_view
 
-    path, stages, data_config = Path(options.model), net_flags.get_stages(options), flags.make_data_config(options)
+    path, stages, config = Path(options.model), net_flags.get_stages(options), flags.make_config(options)
     if options.serve:
         if options.out is not None:
             raise CaffejaxError(
                 "--out writes the page to a file, but --serve shows it without a file; give one of them"
             )
-        serve(path, options.port, options.level, stages, _print_address, data_config)
+        serve(path, options.port, options.level, stages, _print_address, config)
         return
     out = Path(options.out or f"{path.stem}.html")
     flags.check_output_path(str(out), options.model)
     if out.suffix.lower() in _PICTURE_EXTENSIONS:
         raise CaffejaxError(f"{out}: this command writes an HTML page; `caffejax draw` draws pictures")
-    _print_report(write_view(path, out, options.level, stages, data_config), out)
+    _print_report(write_view(path, out, options.level, stages, config), out)
 
 
 def _print_address(server: ThreadingHTTPServer) -> None:

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from ..base.config import ComputeConfig
+from ..base.config import NetConfig
 from ..core.data.transform import Normalize
 from ..core.graph import Graph, Layer, Param
 from ..core.layers.registry import is_builtin
@@ -33,7 +33,7 @@ def net_cache_key(name: str, net: Net, solver_param: SolverParameter | None = No
         net: the net.
         solver_param: the settings of the solver on which the function depends, or None.
     """
-    key = graph_cache_key(f"{name} of {type(net).__module__}.{type(net).__qualname__}", net.graph, net.compute_config)
+    key = graph_cache_key(f"{name} of {type(net).__module__}.{type(net).__qualname__}", net.graph, net.config)
     if key is None or solver_param is None:
         return key
     settings = SolverParameter()
@@ -43,7 +43,7 @@ def net_cache_key(name: str, net: Net, solver_param: SolverParameter | None = No
     return key + settings.SerializeToString(deterministic=True)
 
 
-def graph_cache_key(name: str, graph: Graph, compute_config: ComputeConfig) -> bytes | None:
+def graph_cache_key(name: str, graph: Graph, config: NetConfig) -> bytes | None:
     """Return the cache key of a compiled function of a graph, or None if the function must not be stored.
 
     The function must not be stored if it depends on code or files other than the net and caffejax. This applies to
@@ -53,7 +53,7 @@ def graph_cache_key(name: str, graph: Graph, compute_config: ComputeConfig) -> b
     if graph.has_host_layers or any(map(_depends_on_other_code, graph.layers)):
         return None
     digest = hashlib.sha256()
-    for part in (name, compute_config, *_graph_fingerprint(graph)):
+    for part in (name, config.compute_options, *_graph_fingerprint(graph)):
         data = part if isinstance(part, bytes) else repr(part).encode()
         digest.update(f"{len(data)}\n".encode() + data)
     if any(not isinstance(layer.device_transform, Normalize | None) for layer in graph.layers):

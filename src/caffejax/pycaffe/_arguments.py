@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..base.config import DataConfig
+from ..base.config import NetConfig
 from ..base.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -134,8 +134,8 @@ def as_dims(value: Any, name: str) -> tuple[int, int]:
         height = width = 0
     if height <= 0 or width <= 0:
         raise ArgumentValueError(f"{name} must be a height and a width, such as (227, 227), not {_describe(value)}")
-    if height * width > DataConfig.max_image_pixels:
-        message = f"{height} x {width} pixels are more than the limit of {DataConfig.max_image_pixels}"
+    if height * width > NetConfig.max_image_pixels:
+        message = f"{height} x {width} pixels are more than the limit of {NetConfig.max_image_pixels}"
         raise ArgumentValueError(f"{name}: {message}")
     return height, width
 

@@ -335,8 +335,8 @@ def open_executor(
     Raises:
         WeightsError: if `weights` cannot be loaded; see `load_weights`.
     """
-    data_config = replace(_global_state.make_data_config(), seed=_global_state.next_seed())
-    net = pure.Net(network_file, phase, level=level, stages=stages, data_config=data_config)
+    config = replace(_global_state.make_config(), seed=_global_state.next_seed())
+    net = pure.Net(network_file, phase, level=level, stages=stages, config=config)
     log_creation(net.graph)
     key, number = _global_state.next_key()
     loader = Loader(net.graph, read_caller_inputs=dict)

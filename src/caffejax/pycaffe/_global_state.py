@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..base.config import DEVICE_VARIABLE, LIMIT_FIELDS, DataConfig, read_device_variable
+from ..base.config import DEVICE_VARIABLE, LIMIT_FIELDS, NetConfig, read_device_variable
 from ..base.errors import ArgumentValueError, CaffejaxError, did_you_mean
 from ..base.glog import log_to_stderr, start_logging
 from ..base.import_alias import get_declared_package
@@ -100,7 +100,7 @@ def set_random_seed(seed: int) -> None:
 
 
 def set_limits(**limits: Any) -> None:
-    """Set limits for reading files from now on. Their names are the fields of `caffejax.DataConfig`.
+    """Set limits for reading files from now on. Their names are the fields of `caffejax.NetConfig`.
 
     Args:
         limits: `max_image_pixels`, `max_hdf5_bytes` or `no_python_layers`; other limits stay unchanged.
@@ -110,13 +110,13 @@ def set_limits(**limits: Any) -> None:
     """
     if unknown_names := [name for name in limits if name not in LIMIT_FIELDS]:
         raise CaffejaxError(f"there is no limit '{name}'{did_you_mean(name, LIMIT_FIELDS)}" for name in unknown_names)
-    DataConfig(**limits)
+    NetConfig(**limits)
     _process.limits |= limits
 
 
-def make_data_config() -> DataConfig:
-    """Return the `DataConfig` of new nets: the defaults with the limits of `set_limits`."""
-    return DataConfig(**_process.limits)
+def make_config() -> NetConfig:
+    """Return the `NetConfig` of new nets: the defaults with the limits of `set_limits`."""
+    return NetConfig(**_process.limits)
 
 
 def next_key() -> tuple[jax.Array, np.uint32]:

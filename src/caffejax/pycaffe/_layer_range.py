@@ -250,14 +250,14 @@ class LayerRange:
         return self._compiled[key]
 
     def _jit(self, function: Any, key: tuple[Any, ...]) -> Any:
-        compute_config, cache_key = self.layers[0].context.compute_config, None
+        config, cache_key = self.layers[0].context.config, None
         if ProgramCacheConfig.folder is not None:
             from ..cpu.program_keys import graph_cache_key  # its imports are not needed for inference
 
-            cache_key = graph_cache_key(f"pycaffe {self.first} {self.last} {key}", self.graph, compute_config)
+            cache_key = graph_cache_key(f"pycaffe {self.first} {self.last} {key}", self.graph, config)
         programs = self._program_caches[self.first, self.last, repr(key)]
         return compilation.jit(
-            function, compute_config.kernels, cache_key=cache_key, programs=programs, program_key=self._shapes_key
+            function, config.kernels, cache_key=cache_key, programs=programs, program_key=self._shapes_key
         )
 
     def _forward(self, output_names: tuple[str, ...], inputs: PassInputs) -> PassOutputs:

@@ -41,7 +41,7 @@ class FrozenForward:
         self._is_supported = bool(self._outputs) and not layer_range.first and not layer_range.on_host
         if not self._covers_net and any(any(layer.loss_weights) for layer in layer_range.layers):
             self._is_supported = False
-        self.cache = FrozenPassCache(net_part.graph, net_part.compute_config)
+        self.cache = FrozenPassCache(net_part.graph, net_part.config)
         self._fold_in = jax.jit(jax.random.fold_in)
 
     def run(self, layer_range: LayerRange, inputs: PassInputs, output_names: tuple[str, ...]) -> PassOutputs | None:

@@ -188,7 +188,7 @@ class Solver:
             TrainConfig(
                 device=_global_state.get_device(),
                 seed=_global_state.next_seed(),
-                data_config=_global_state.make_data_config(),
+                net_config=_global_state.make_config(),
             ),
             open_loader=lambda net: Loader(net.graph, read_caller_inputs=dict),
         )

@@ -130,7 +130,7 @@ def datum_to_array(datum: Any) -> np.ndarray:
     """
     datum = as_message(datum, "Datum")
     if datum.encoded:
-        return decode_image(datum.data, max_pixels=_global_state.make_data_config().max_image_pixels)
+        return decode_image(datum.data, max_pixels=_global_state.make_config().max_image_pixels)
     shape = datum.channels, datum.height, datum.width
     if math.prod(shape) != (len(datum.data) or len(datum.float_data)):
         raise ArgumentValueError(
@@ -163,7 +163,7 @@ def load_image(filename: str | os.PathLike[str] | IO[bytes], color: bool = True)
         content = read_bytes(filename, DataError) if isinstance(filename, str | os.PathLike) else filename.read()
         if not isinstance(content, bytes):
             raise DataError("the file is opened as text; open it in binary mode, as in open(name, 'rb')")
-        pixels = decode_pixels(content, max_pixels=_global_state.make_data_config().max_image_pixels)
+        pixels = decode_pixels(content, max_pixels=_global_state.make_config().max_image_pixels)
     scale = np.iinfo(pixels.dtype).max if pixels.dtype.kind in "iu" else 1
     image = np.atleast_3d(pixels).astype(np.float64) / scale
     image = image[:, :, 2::-1] if image.shape[2] >= 3 else image[:, :, :1]  # B, G, R and alpha to R, G, B

@@ -48,12 +48,12 @@ def calls() -> Iterator[list[str]]:
     result: list[str] = []
 
     def probe(definition: LayerDefinition) -> SourceSpec:
-        result.append(f"probe {definition.data_config.seed} {definition.phase}")
+        result.append(f"probe {definition.config.seed} {definition.phase}")
         return SourceSpec(TOPS, lambda x: (2 * x,))
 
     def open_source(definition: LayerDefinition, tops: Any) -> CountingSource:
         assert tops == TOPS
-        result.append(f"open {definition.data_config.seed} {definition.phase}")
+        result.append(f"open {definition.config.seed} {definition.phase}")
         return CountingSource()
 
     register("TestSource", SourceInput(probe, open_source), bottoms=0)

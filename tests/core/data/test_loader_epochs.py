@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from caffejax import Loader, Net, write_lmdb
-from caffejax.base.config import DataConfig, DataShard
+from caffejax.base.config import DataShard, NetConfig
 from caffejax.core.schema.caffe_pb2 import Datum
 
 NUM_EXAMPLES = 7
@@ -40,7 +40,7 @@ def test_an_epoch_of_shards_has_every_example_once(text: str) -> None:
     labels = []
     for index in range(2):
         shard = DataShard(index, 1, 2)
-        loader = Loader(Net(text.replace("BATCH", "1"), data_config=DataConfig(shard=shard)).graph)
+        loader = Loader(Net(text.replace("BATCH", "1"), config=NetConfig(shard=shard)).graph)
         assert len(loader) == NUM_EXAMPLES
         labels += [int(batch["label"][0]) for batch in loader.epoch()]
         loader.close()

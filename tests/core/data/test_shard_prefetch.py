@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax.base.config import ComputeConfig, DataConfig, DataShard, Options, resolve_options
+from caffejax.base.config import DataShard, NetConfig, Options, resolve_options
 from caffejax.base.errors import CaffejaxError
 from caffejax.core.data import Batch, Pipeline
 from caffejax.core.data.image_batches import ImageBatches
@@ -143,7 +143,7 @@ def test_prefetch_is_multiplied_by_the_shards_batches(
     monkeypatch.setattr(ImageBatches, "read", lambda self, start: starts.append(start) or original_read(self, start))
     definition = LayerDefinition(
         read_net(data_layer_text(raw_db, data="backend: LMDB prefetch: 2")).layer[0],
-        data_config=DataConfig(shard=shard),
+        config=NetConfig(shard=shard),
     )
     implementation: Any = type_of(definition.layer).implementation
     source = implementation.open(definition, implementation.probe(definition).tops)
@@ -187,10 +187,10 @@ def test_invalid_shards_are_refused(values: tuple[Any, Any, Any], messages: list
 
 
 def test_options_cannot_set_or_change_the_shard() -> None:
-    data_config = DataConfig(shard=DataShard(1, 1, 2))
-    assert resolve_options(ComputeConfig(), data_config, {"seed": 3})[1] == DataConfig(seed=3, shard=DataShard(1, 1, 2))
+    config = NetConfig(shard=DataShard(1, 1, 2))
+    assert resolve_options(config, {"seed": 3}) == NetConfig(seed=3, shard=DataShard(1, 1, 2))
     assert "shard" not in Options.__annotations__
     with pytest.raises(CaffejaxError, match=r"^there is no option 'shard'; the options are "):
-        resolve_options(ComputeConfig(), data_config, {"shard": DataShard()})
+        resolve_options(config, {"shard": DataShard()})
     with pytest.raises(CaffejaxError, match=r"^shard must be a DataShard, not \(0, 1, 1\)$"):
-        DataConfig(shard=(0, 1, 1))  # type: ignore[arg-type]
+        NetConfig(shard=(0, 1, 1))  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from caffejax import Net
-from caffejax.base.config import DataConfig, DataShard
+from caffejax.base.config import DataShard, NetConfig
 from caffejax.base.errors import DataError
 from caffejax.core.data import Batch, Batches, write_leveldb, write_lmdb
 from caffejax.core.data.loader import Loader
@@ -90,7 +90,7 @@ def open_loader() -> Iterator[Callable[..., Loader]]:
     with ExitStack() as stack:
 
         def open_loader(text: str, **data_options: Any) -> Loader:
-            net = Net(text, "TRAIN", data_config=DataConfig(**{"seed": 7, **data_options}))
+            net = Net(text, "TRAIN", config=NetConfig(**{"seed": 7, **data_options}))
             return stack.enter_context(closing(Loader(net.graph)))
 
         yield open_loader

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from caffejax import CaffejaxError, DataError, GraphError
-from caffejax.base.config import DataConfig
+from caffejax.base.config import NetConfig
 from caffejax.core.data.loader import Loader
 from caffejax.core.data.user_data import UserData
 from caffejax.core.graph import Graph, build_graph, make_net_state
@@ -132,7 +132,7 @@ def test_reading_continues_at_a_restored_position(graph: Graph, kind: str, num_t
 def test_a_batch_of_the_user_is_split_among_devices(graph: Graph, kind: str) -> None:
     def split(data: Any, num_parts: int) -> UserData:
         layers = (
-            replace(layer, definition=replace(layer.definition, data_config=DataConfig(num_parts=num_parts)))
+            replace(layer, definition=replace(layer.definition, config=NetConfig(num_parts=num_parts)))
             for layer in graph.layers
         )
         return UserData("data", data, replace(graph, layers=tuple(layers)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from caffejax import DataConfig, Net, Solver
+from caffejax import Net, NetConfig, Solver
 from caffejax import pycaffe as caffe
 from caffejax.base.errors import CaffejaxError
 from caffejax.cli import main
@@ -83,7 +83,7 @@ def test_every_command_that_builds_nets_refuses_python_layers(
 
 def test_nets_and_solvers_refuse_python_layers(folder: Path) -> None:
     calls: list[Any] = [
-        lambda: Net(PYTHON_NET, data_config=DataConfig(no_python_layers=True)),
+        lambda: Net(PYTHON_NET, config=NetConfig(no_python_layers=True)),
         lambda: Solver(folder / "solver.prototxt", no_python_layers=True),
     ]
     for call in calls:

@@ -243,10 +243,10 @@ def test_the_folder_of_snapshots_must_be_one(results: Results, folder: str, mess
 
 
 def test_all_options_are_compared_but_those_that_hosts_may_choose() -> None:
-    configs = caffejax.TrainConfig, caffejax.ComputeConfig, caffejax.DataConfig, caffejax.Parallel
+    configs = caffejax.TrainConfig, caffejax.NetConfig, caffejax.Parallel
     names = {field.metadata.get("flag") or field.name for config in configs for field in fields(config)}
     compared = dict(_describe_options(caffejax.TrainConfig()))
-    groups = {"parallel", "compute_config", "data_config"}  # of options
+    groups = {"parallel", "net_config"}  # of options
     elsewhere = {"weights", "snapshot", "device", "devices", "optimizer", "seed", "shard"}  # by content
     assert names - set(compared) == groups | elsewhere | {"memory_limit", "workers"}
 

@@ -84,7 +84,7 @@ def test_a_net_of_inputs_survives_pickling_copies_and_its_other_forms() -> None:
     x = np.ones((2, 5), np.float32)
     inputs = {"data": x, "label": np.zeros(2), "weights": np.zeros(2), "ids": np.zeros((2, 1))}
     expected = net.loss(*variables, inputs)[0]
-    for other in (pickle.loads(pickle.dumps(net)), copy.copy(net), net.with_compute_config(net.compute_config)):
+    for other in (pickle.loads(pickle.dumps(net)), copy.copy(net), net.with_config(net.config)):
         assert other.loss(*variables, inputs)[0] == expected
     assert not net.sources()
     assert net.for_inference(["ip"]).apply(*variables, {"data": x})[0]["ip"].shape == (2, 3)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import ComputeConfig, Net, Solver, SolverError, Variables
+from caffejax import Net, NetConfig, Solver, SolverError, Variables
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 KEY = jax.random.key(0)
@@ -60,9 +60,7 @@ def test_copies_compute_the_same(make_copy: Callable[[Any], Any]) -> None:
         net_copy = make_copy(original)
         assert net_copy is not original
         assert net_copy.graph == original.graph
-        assert net_copy.compute_config == ComputeConfig(
-            backward="rules", kernels="reference", remat="auto", memory_limit=10**9
-        )
+        assert net_copy.config == NetConfig(backward="rules", kernels="reference", remat="auto", memory_limit=10**9)
         assert_equal(compute(net_copy), compute(original))
         assert net_copy.with_phase("TRAIN").graph == net.graph
 

@@ -48,14 +48,14 @@ def draw_batch(net: Net, seed: int) -> dict[str, Any]:
 
 
 def freeze_net(net: Net, variables: Variables, blobs: list[str]) -> FrozenPasses | None:
-    return freeze_passes(net.graph, net.compute_config, variables, blobs)
+    return freeze_passes(net.graph, net.config, variables, blobs)
 
 
 @pytest.mark.parametrize("case", NETS)
 def test_losses_of_frozen_passes_equal_the_nets(case: str) -> None:
     net = Net(NETS[case], "TEST")
     variables = net.init(jax.random.key(0))
-    passes = freeze_passes(net.graph, net.compute_config, variables, output_and_loss_names(net.graph))
+    passes = freeze_passes(net.graph, net.config, variables, output_and_loss_names(net.graph))
     assert passes is not None
     for seed in range(2):
         batch = draw_batch(net, seed)
@@ -88,7 +88,7 @@ def test_features_are_equal_with_and_without_freezing(blobs: list[str], monkeypa
     net = Net(DIGITS, "TEST")
     blobs = [name if name in net.graph.blobs else net.input_names[0] for name in blobs]
     variables = net.init(jax.random.key(0))
-    assert freeze_passes(net.graph, net.compute_config, variables, blobs) is not None
+    assert freeze_passes(net.graph, net.config, variables, blobs) is not None
     batches = []
     for freeze in (True, False):
         if not freeze:

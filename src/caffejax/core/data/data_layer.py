@@ -43,7 +43,7 @@ class DataLayer(ABC):
     def __init__(self, definition: LayerDefinition) -> None:
         self.definition = definition
         self.layer_param = definition.layer
-        self.rng = CounterRng(definition.data_config.seed, definition.layer.name)
+        self.rng = CounterRng(definition.config.seed, definition.layer.name)
 
     @property
     def prefetch(self) -> int:
@@ -102,9 +102,9 @@ class DataLayer(ABC):
         def open_source(definition: LayerDefinition, tops: TopSpecs) -> Source:
             with locate_errors(layer=definition.layer.name, layer_type=definition.layer.type):
                 _check_batch_fits(tops)
-                data_layer, shard = cls(definition), definition.data_config.shard
+                data_layer, shard = cls(definition), definition.config.shard
                 return Pipeline(
-                    data_layer.open(tops), data_layer.prefetch * shard.count, definition.data_config.workers, shard
+                    data_layer.open(tops), data_layer.prefetch * shard.count, definition.config.workers, shard
                 )
 
         open_source.__doc__ = cls.__doc__

@@ -69,7 +69,7 @@ class RecordDataset(ImageDataset[Label]):
     ) -> None:
         param, transform_param = definition.layer.data_param, definition.layer.transform_param
         self.decode_mode = COLOR if transform_param.force_color else GRAY if transform_param.force_gray else UNCHANGED
-        self.max_pixels = definition.data_config.max_image_pixels
+        self.max_pixels = definition.config.max_image_pixels
         backend, path = caffe_pb2.DataParameter.DB.Name(param.backend).lower(), definition.path(param.source)
         if not os.path.lexists(path):
             net_note = f" of {definition.file}" if definition.file else ""
@@ -209,7 +209,7 @@ class DatabaseLayer(DataLayer):
     def probe(self) -> SourceSpec:
         """Read the first record. Later keys of a LevelDB are not read."""
         batch_size = self.layer_param.data_param.batch_size
-        dataset = DatumDataset(self.definition, self.rng, 1 + batch_size if self.definition.data_config.skip_bad else 1)
+        dataset = DatumDataset(self.definition, self.rng, 1 + batch_size if self.definition.config.skip_bad else 1)
         return ImageBatches(self.definition, dataset, batch_size, self.rng).probe(len(self.layer_param.top))
 
     def open(self, tops: TopSpecs) -> Batches:

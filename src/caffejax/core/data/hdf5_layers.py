@@ -60,7 +60,7 @@ class Hdf5Batches:
         self.batch_size: int = param.batch_size
         numbers_per_batch = sum(math.prod(top.shape) for top in tops)
         self.num_threads = 1 if len(files) > 1 or numbers_per_batch > _MAX_COPIED_NUMBERS else 0
-        self._rng = CounterRng(definition.data_config.seed, definition.layer.name) if param.shuffle else None
+        self._rng = CounterRng(definition.config.seed, definition.layer.name) if param.shuffle else None
         self._loaded_file: tuple[int, Rows] | None = None  # the last file read
         self._cached_order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order and its epoch and file
         # a list may repeat files
@@ -121,7 +121,7 @@ class Hdf5Batches:
     def _read_file(self, file_index: int) -> Rows:
         layer = self._definition.layer
         with locate_errors(layer=layer.name, layer_type=layer.type), _open_file(self._files[file_index]) as content:
-            allowance = SizeLimit(content, self._definition.data_config.max_hdf5_bytes, "max_hdf5_bytes")
+            allowance = SizeLimit(content, self._definition.config.max_hdf5_bytes, "max_hdf5_bytes")
             data_sets = [_get_data_set(content, name) for name in self._names]
             for data_set in data_sets:
                 allowance.check(data_set)
@@ -253,7 +253,7 @@ class Hdf5DataLayer(DataLayer):
         """Check the metadata of all files. All problems are reported at once."""
         param = self.layer_param.hdf5_data_param
         files = _read_file_list(self.definition.path(param.source))
-        shapes = _row_shapes(files, list(self.layer_param.top), self.definition.data_config.max_hdf5_bytes)
+        shapes = _row_shapes(files, list(self.layer_param.top), self.definition.config.max_hdf5_bytes)
         return SourceSpec(tuple(float32_top(param.batch_size, *shape) for shape in shapes))
 
     def open(self, tops: TopSpecs) -> Batches:

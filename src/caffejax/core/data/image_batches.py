@@ -118,7 +118,7 @@ class ImageBatches(Generic[Label]):
         self.batch_size = batch_size
         self._location = {"layer": definition.layer.name, "layer_type": definition.layer.type}  # for errors
         self._dataset = dataset
-        self._skip_bad = definition.data_config.skip_bad
+        self._skip_bad = definition.config.skip_bad
         self._rng = rng
         self._transform = transform or Transform(definition, rng)
 

@@ -99,7 +99,7 @@ class ImageFileDataset(FileListDataset[int]):
 
     def __init__(self, definition: LayerDefinition, rng: CounterRng) -> None:
         param = self.param = definition.layer.image_data_param
-        self.max_pixels = definition.data_config.max_image_pixels
+        self.max_pixels = definition.config.max_image_pixels
         file = definition.path(param.source)
         images = read_list(file)
         self._labels = images.labels

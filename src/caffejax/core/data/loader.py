@@ -37,7 +37,7 @@ def open_sources(graph: Graph) -> dict[str, Source]:
 
 
 class Loader:
-    """An endless iterator over the batches of all data layers of a net, or over the shard in `DataConfig`.
+    """An endless iterator over the batches of all data layers of a net, or over the shard in `NetConfig`.
 
         loader = caffejax.Loader(net.graph)
         for batch in loader.epoch():  # len(loader) batches
@@ -78,7 +78,7 @@ class Loader:
         self._read_caller_inputs = read_caller_inputs
         self._user_data = user_data
         self._sources = open_sources(graph)
-        self._shard = graph.layers[0].definition.data_config.shard
+        self._shard = graph.layers[0].definition.config.shard
         self._shared_sources = {
             key: source for key, source in self._sources.items() if isinstance(source, ShardedSource)
         }

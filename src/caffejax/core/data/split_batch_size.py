@@ -45,7 +45,7 @@ def split_batch_sizes(net_param: NetParameter, n_devices: int, state: NetState |
 
     Data layers are the layers without bottoms and params. If a layer reads a source or takes arrays, its `batch_size`
     is divided. For other layers, the first axis of each of their shapes is divided. Python layers divide their batches
-    themselves, by `DataConfig.num_parts`.
+    themselves, by `NetConfig.num_parts`.
 
     Args:
         net_param: the net, as `schema.read_net` returns it. It is not changed.

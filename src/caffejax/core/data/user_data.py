@@ -306,7 +306,7 @@ class UserData:
 
     def __init__(self, name: str, data: Data, graph: Graph, *, compares: bool = False) -> None:
         self._name, self._file = name, graph.file
-        self._num_splits = graph.layers[0].definition.data_config.num_parts
+        self._num_splits = graph.layers[0].definition.config.num_parts
         self._data, self._compares = data, False
         self._blobs = {blob: graph.blobs[blob] for blob in graph.caller_inputs}
         self._epochs = EpochIterator(name, data)

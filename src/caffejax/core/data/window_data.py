@@ -277,7 +277,7 @@ class WindowBatches:
         # Caffe reads the scale from window_data_param, and all other settings from transform_param
         self._scale = np.float32(param.scale)
         self._mean = _crop_mean(definition)
-        self._rng = CounterRng(definition.data_config.seed, definition.layer.name)
+        self._rng = CounterRng(definition.config.seed, definition.layer.name)
         self._num_foreground = int(np.float32(param.batch_size) * np.float32(param.fg_fraction))
         self._file_cache: dict[int, bytes] | None = {} if param.cache_images else None
         self.batch_size: int = param.batch_size
@@ -322,9 +322,7 @@ class WindowBatches:
 
     def _fill_window(self, out: np.ndarray, image_index: int, box: np.ndarray, mirror: bool) -> None:
         path = self._paths[image_index]
-        image = decode_file(
-            path, self._read_bytes(image_index), max_pixels=self._definition.data_config.max_image_pixels
-        )
+        image = decode_file(path, self._read_bytes(image_index), max_pixels=self._definition.config.max_image_pixels)
         try:
             pixels, row, column = self._warp(image.transpose(1, 2, 0), box, mirror)
         except DataError as error:

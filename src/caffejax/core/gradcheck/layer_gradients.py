@@ -124,9 +124,7 @@ def net_gradients(case: Case) -> list[np.ndarray]:
     """Compute the gradients by the method that nets use by default for the layer's type."""
 
     def compute_default_tops(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
-        return call(
-            replace(context, compute_config=replace(context.compute_config, backward="autodiff")), blobs, bottoms
-        )[0]
+        return call(replace(context, config=replace(context.config, backward="autodiff")), blobs, bottoms)[0]
 
     return _vjp_gradients(case, compute_default_tops)
 

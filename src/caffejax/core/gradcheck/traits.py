@@ -212,7 +212,7 @@ def _check_data_movement(case: Case) -> str | None:
 def _check_dtype_policy(case: Case) -> str | None:
     if _is_random(case):  # random numbers depend on the dtype
         return None
-    context = case.context.replace(compute_config=replace(case.context.compute_config, precision="bfloat16"))
+    context = case.context.replace(config=replace(case.context.config, precision="bfloat16"))
     indices = case.context.type.gradient.indices.positions(len(case.bottoms))
     bottoms = tuple(b.astype(jnp.float32 if i in indices else jnp.bfloat16) for i, b in enumerate(case.bottoms))
     blobs, bottoms = cast_inputs(context, [blob.astype(jnp.float32) for blob in case.blobs], bottoms)

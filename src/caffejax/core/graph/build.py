@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...base.config import ComputeConfig, DataConfig
+from ...base.config import NetConfig
 from ...base.errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, locate_errors
 from ...base.host_memory import find_memory_problem
 from ...base.human_readable import format_count
@@ -61,8 +61,7 @@ def build_graph(
     state: NetState,
     *,
     file: str | None = None,
-    compute_config: ComputeConfig = ComputeConfig(),
-    data_config: DataConfig = DataConfig(),
+    config: NetConfig = NetConfig(),
     text_problems: Sequence[Problem] = (),
 ) -> Graph:
     """Build the graph of an upgraded net in a state (see `make_net_state`).
@@ -71,8 +70,7 @@ def build_graph(
         net: an upgraded net, from `schema.read_net`.
         state: phase, level and stages.
         file: path of the net, for messages and for paths relative to it; None for a net without a file.
-        compute_config: how the net computes.
-        data_config: how data layers read their data.
+        config: how the net computes and reads its data.
         text_problems: problems of the net's text. The layers that they name are not checked further.
 
     Raises:
@@ -81,11 +79,9 @@ def build_graph(
     """
     if text_problems and (net.layers or net.input):
         raise SchemaError(text_problems)  # the net was not upgraded, so its layers cannot be checked
-    wiring, problems = _connect_layers(net, state, file, compute_config, data_config, text_problems)
+    wiring, problems = _connect_layers(net, state, file, config, text_problems)
     if problems and not text_problems and (second_reading := reread_net(net)) is not None:
-        reread_wiring, problems_of_rereading = _connect_layers(
-            second_reading.net, state, file, compute_config, data_config, text_problems
-        )
+        reread_wiring, problems_of_rereading = _connect_layers(second_reading.net, state, file, config, text_problems)
         if not problems_of_rereading:
             net, wiring, problems = second_reading.net, reread_wiring, []
             for sentence in second_reading.sentences:
@@ -145,14 +141,13 @@ def _connect_layers(
     net: NetParameter,
     state: NetState,
     file: str | None,
-    compute_config: ComputeConfig,
-    data_config: DataConfig,
+    config: NetConfig,
     text_problems: Sequence[Problem],
 ) -> tuple[_Wiring, list[Problem]]:
     """Connect the layers in order; return the builder with the layers, and all problems.
 
     Args:
-        net, state, file, compute_config, data_config, text_problems: see `build_graph`.
+        net, state, file, config, text_problems: see `build_graph`.
     """
     layers = rename_in_place_reshapes([layer for layer in net.layer if is_included(layer, state)])
     unreadable_layers = {problem.layer or "" for problem in text_problems}
@@ -175,7 +170,7 @@ def _connect_layers(
             layers, [layer for layer in net.layer if not is_included(layer, state)], missing_bottoms
         )
     phase: Any = caffe_pb2.Phase.Name(state.phase)
-    wiring = _Wiring(phase, file, compute_config, data_config, definitions=layers)
+    wiring = _Wiring(phase, file, config, definitions=layers)
     for layer, i in insert_splits(layers, sources):
         if i is not None and has_text_problem[i]:
             wiring.uncertain_tops.update(layer.top)
@@ -193,8 +188,7 @@ class _Wiring:
 
     phase: Any
     file: str | None
-    compute_config: ComputeConfig
-    data_config: DataConfig
+    config: NetConfig
     shared_params: SharedParams = field(default_factory=SharedParams)
     layers: list[Layer] = field(default_factory=list)
     blobs: dict[str, jax.ShapeDtypeStruct] = field(default_factory=dict)
@@ -240,8 +234,8 @@ class _Wiring:
 
     def _make_context(self, layer: LayerParameter, kind: LayerType) -> tuple[Context, LayerDefinition]:
         phase: Any = caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase
-        definition = LayerDefinition(layer, phase, self.file, self.data_config)
-        context = Context(strip_net_fields(layer), kind, phase, self.compute_config)
+        definition = LayerDefinition(layer, phase, self.file, self.config)
+        context = Context(strip_net_fields(layer), kind, phase, self.config)
         return resolve_type(context, definition), definition
 
     def _append_layer(self, context: Context, definition: LayerDefinition, inserted: bool) -> None:
@@ -366,7 +360,7 @@ def _infer_tops(
 def _shapes_by_rule(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -> Sequence[Shape] | None:
     """Return the shapes of a layer's tops by its type's shape rule, or None if the forward function must be traced."""
     kind = context.type
-    if not isinstance(kind.implementation, Traced) or context.compute_config.precision == "bfloat16":
+    if not isinstance(kind.implementation, Traced) or context.config.precision == "bfloat16":
         return None
     if any(b.dtype != jnp.float32 for b in bottoms):
         return None

@@ -194,7 +194,7 @@ def running_statistics(p: Any, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
 def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, x: jax.Array) -> Arrays:
     """Return the sums in `blobs`, updated with the mean and the variance of the batch `x`, (channels,) each."""
     fraction = ctx.settings.fraction
-    num_values = x.size // x.shape[1] * (cross_replica.axis_size(ctx) if ctx.compute_config.sync_bn else 1)
+    num_values = x.size // x.shape[1] * (cross_replica.axis_size(ctx) if ctx.config.sync_bn else 1)
     unbiased_variance = variance * (num_values / (num_values - 1) if num_values > 1 else 1.0)
     sums = (promote(b) * fraction + value for b, value in zip(blobs, (mean, unbiased_variance, 1.0), strict=True))
     return tuple(jax.lax.stop_gradient(s).astype(b.dtype) for s, b in zip(sums, blobs, strict=True))
@@ -202,7 +202,7 @@ def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Arra
 
 def sync_axis(ctx: Context) -> str | None:
     """Return the mesh axis over which `sync_bn` computes statistics, or None without `sync_bn`."""
-    return ctx.axis_name if ctx.compute_config.sync_bn else None
+    return ctx.axis_name if ctx.config.sync_bn else None
 
 
 def channel_means(ctx: Context, *arrays: jax.Array) -> list[jax.Array]:
@@ -211,7 +211,7 @@ def channel_means(ctx: Context, *arrays: jax.Array) -> list[jax.Array]:
     With `sync_bn` the means are taken over the batches of all devices.
     """
     means = [jnp.mean(a, axis=reduction_axes(a)) for a in arrays]
-    return list(cross_replica.pmean(ctx, jnp.stack(means))) if ctx.compute_config.sync_bn else means
+    return list(cross_replica.pmean(ctx, jnp.stack(means))) if ctx.config.sync_bn else means
 
 
 def batch_statistics(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from ...base.config import ComputeConfig, DataConfig
+from ...base.config import NetConfig
 from ...base.errors import LayerError, require
 from ...base.paths import find_file
 from ..schema.caffe_pb2 import FillerParameter
@@ -94,15 +94,15 @@ class ParamSpec:
 class Context:
     """The settings, phase, options and random key with which a layer computes.
 
-    Contexts are equal if type, settings, phase, mesh axis, and the options of `compute_config` that concern layers are
-    equal. Layers with equal contexts compute the same, so they are traced once. `fold_in_args`,
-    `propagate_down`, `blob_diffs` and `device_index` belong to one pass and are not compared.
+    Contexts are equal if type, settings, phase, mesh axis, and the options of `config` that concern layers are equal.
+    Layers with equal contexts compute the same, so they are traced once. `fold_in_args`, `propagate_down`, `blob_diffs`
+    and `device_index` belong to one pass and are not compared.
 
     Attributes:
         layer: the LayerParameter, without its name and with empty names for its bottoms and tops.
         type: the layer's type.
         phase: "TRAIN" or "TEST".
-        compute_config: how the net computes.
+        config: how the net computes.
         fold_in_args: the random key of one forward pass, and the integer that is folded into it to get the layer's
             `key`, or None in a pass without a random key.
         propagate_down: in the backward pass of a host layer, whether each bottom needs a gradient, or None if all do.
@@ -120,7 +120,7 @@ class Context:
     layer: Any
     type: LayerType
     phase: Phase = "TEST"
-    compute_config: ComputeConfig = field(default_factory=ComputeConfig)
+    config: NetConfig = field(default_factory=NetConfig)
     fold_in_args: tuple[jax.Array, Any] | None = None
     propagate_down: tuple[bool, ...] | None = None
     blob_diffs: tuple[Any, ...] | None = None
@@ -196,7 +196,7 @@ class Context:
     @property
     def fast(self) -> bool:
         """True if the layer uses the implementations of `core.ops` instead of the plain lowering."""
-        return self.compute_config.kernels == "fast"
+        return self.config.kernels == "fast"
 
     @property
     def num_tops(self) -> int:
@@ -220,7 +220,7 @@ class Context:
 
     def with_plain_kernels(self) -> Context:
         """Return a copy that selects the plain lowering instead of the implementations of `core.ops`."""
-        return self.replace(compute_config=self.compute_config.with_plain_kernels())
+        return self.replace(config=self.config.with_plain_kernels())
 
     def replace(self, **changes: Any) -> Context:
         """Return a copy with some fields changed, without reading the settings again.
@@ -241,7 +241,7 @@ class Context:
 
     @functools.cached_property
     def _comparison_key(self) -> tuple[Any, ...]:
-        return id(self.type), self._serialized_layer, self.phase, self.compute_config.layer_options, self.axis_name
+        return id(self.type), self._serialized_layer, self.phase, self.config.layer_options, self.axis_name
 
     @functools.cached_property
     def _serialized_layer(self) -> bytes:
@@ -273,13 +273,13 @@ class LayerDefinition:
         layer: the full LayerParameter, including the names of the layer, its bottoms and its tops.
         phase: "TRAIN" or "TEST".
         file: the path of the net's file, or None if the net is not from a file.
-        data_config: the options with which data is read.
+        config: the options of the net.
     """
 
     layer: Any
     phase: Phase = "TEST"
     file: str | None = None
-    data_config: DataConfig = field(default_factory=DataConfig)
+    config: NetConfig = field(default_factory=NetConfig)
 
     @property
     def training(self) -> bool:

@@ -1,6 +1,6 @@
 """Sums and means over the devices that share one batch.
 
-Under `jax.shard_map` over `ComputeConfig.axis_name` each device runs the net on its shard of the rows, and a loss
+Under `jax.shard_map` over `NetConfig.axis_name` each device runs the net on its shard of the rows, and a loss
 refers to the batch of all devices. The interpreter, which runs the layers of a net, replaces a top without axes by its
 mean over the devices. A layer with such a top therefore returns, for
 
@@ -65,13 +65,13 @@ def with_mesh_axis(ctx: Context, bottoms: Sequence[jax.Array]) -> Context:
     If the bottoms are equal on all devices, for example because they are parameters, or if the devices' batches are not
     joined, the layer computes as on one device.
     """
-    joins = ctx.compute_config.joins_batches and any(_may_differ(ctx, x) for x in bottoms)
-    return ctx.replace(axis_name=ctx.compute_config.axis_name) if joins else ctx
+    joins = ctx.config.joins_batches and any(_may_differ(ctx, x) for x in bottoms)
+    return ctx.replace(axis_name=ctx.config.axis_name) if joins else ctx
 
 
 def find_device_index(ctx: Context) -> jax.Array | None:
     """Return the index of this device among those that share a batch, or None on one device."""
-    axis_name = ctx.compute_config.axis_name
+    axis_name = ctx.config.axis_name
     try:
         return None if axis_name is None else jax.lax.axis_index(axis_name)
     except NameError:  # outside of `jax.shard_map`, for example while shapes are evaluated
@@ -84,7 +84,7 @@ def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array], loss_weights: Se
     A loss of one element of a layer on the host is replaced, too, because Python layers give their losses shape (1,).
     Each device divides before the sum over devices, so that XLA can combine this sum with the sum of the gradients.
     """
-    axis_name: Any = ctx.compute_config.axis_name
+    axis_name: Any = ctx.config.axis_name
     return tuple(
         jax.lax.psum(top / jax.lax.axis_size(axis_name), axis_name)
         if (top.ndim == 0 or (ctx.type.on_host and weight and top.size == 1)) and _may_differ(ctx, top)
@@ -95,14 +95,14 @@ def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array], loss_weights: Se
 
 def psum_loss(ctx: Context, loss: jax.Array) -> jax.Array:
     """Return the sum of a loss over the devices. A loss that is the same on every device counts only once."""
-    axis_name: Any = ctx.compute_config.axis_name
+    axis_name: Any = ctx.config.axis_name
     total: jax.Array = jax.lax.psum(loss, axis_name) if _may_differ(ctx, loss) else loss
     return total
 
 
 def _may_differ(ctx: Context, x: jax.Array) -> bool:
     """Return whether x may differ between devices along the mesh axis."""
-    axis_name = ctx.compute_config.axis_name
+    axis_name = ctx.config.axis_name
     index = find_device_index(ctx)
     if index is None:
         return False

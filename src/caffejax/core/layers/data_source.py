@@ -44,7 +44,7 @@ class Source(Position, Protocol):
 
 @runtime_checkable
 class ShardedSource(Source, Protocol):
-    """A source that can restrict its reading to the shard of one process, `DataConfig.shard`.
+    """A source that can restrict its reading to the shard of one process, `NetConfig.shard`.
 
     `next` returns the next batch of the shard. The position refers to the data of all processes, regardless of the
     shard. A source without these methods is read completely by every process, and the loader drops the batches of other

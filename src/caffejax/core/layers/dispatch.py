@@ -108,7 +108,7 @@ def call(
 ) -> tuple[Arrays, Arrays]:
     """Return the result of `forward`. Its gradient is computed by autodiff or by the hand-written rule.
 
-    `ComputeConfig.backward` selects one of these; types with `overrides_autodiff` always use their rule.
+    `NetConfig.backward` selects one of these; types with `overrides_autodiff` always use their rule.
 
     Args:
         ctx, blobs, bottoms: the layer's context and arrays.
@@ -117,9 +117,7 @@ def call(
     layer_type, gradient = ctx.type, ctx.type.gradient
     if pass_values:
         ctx = ctx.replace(**pass_values)
-    uses_rule = gradient.backward is not None and (
-        gradient.overrides_autodiff or ctx.compute_config.backward == "rules"
-    )
+    uses_rule = gradient.backward is not None and (gradient.overrides_autodiff or ctx.config.backward == "rules")
     run = _call_with_custom_backward if uses_rule else forward
     with checked(ctx, blobs, bottoms):
         if layer_type.on_host:

@@ -34,14 +34,14 @@ def matmul_precision(ctx: Context) -> AbstractContextManager[None]:
 
     Their gradients by autodiff have the same precision, even if the gradients are traced outside of the `with` block.
     """
-    return jax.default_matmul_precision(_MATMUL_PRECISIONS[ctx.compute_config.precision])
+    return jax.default_matmul_precision(_MATMUL_PRECISIONS[ctx.config.precision])
 
 
 def cast_inputs(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
 ) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
     """Cast a layer's blobs and bottoms according to its dtype policy. Gradients have the original dtypes."""
-    if ctx.compute_config.precision != "bfloat16" or ctx.type.traits.dtype_policy == "bottoms":
+    if ctx.config.precision != "bfloat16" or ctx.type.traits.dtype_policy == "bottoms":
         return tuple(blobs), tuple(bottoms)
     if ctx.type.traits.dtype_policy == "float32":
         return tuple(blobs), tuple(map(to_float32, bottoms))

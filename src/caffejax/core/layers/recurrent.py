@@ -130,7 +130,7 @@ def read_operands(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -
         input_blobs=blobs[:n_input_blobs],
         state_blobs=blobs[n_input_blobs:],
         exposes_states=exposes_states,
-        product_dtype=jnp.bfloat16 if ctx.compute_config.precision == "bfloat16" else None,
+        product_dtype=jnp.bfloat16 if ctx.config.precision == "bfloat16" else None,
     )
 
 

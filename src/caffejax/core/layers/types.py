@@ -288,7 +288,7 @@ class LayerTraits:
             `counts_rows()`. Types with `row_wise` need no count.
         row_tops: for a type with `counts_rows`, the positions of the tops that have the bottoms' rows.
         takes_one_image: whether the layer takes a single image, so that training on several devices, with an image for
-            each, computes the losses of several passes, see `ComputeConfig.joins_batches`.
+            each, computes the losses of several passes, see `NetConfig.joins_batches`.
         marks_detections: whether the top has a row for each class and each detection, of which solvers compute the
             average precision.
         takes_logits: whether the tops depend on the first bottom only through its softmax over the classes, so that the

@@ -11,7 +11,7 @@ from typing import Any, Protocol, get_args
 
 import jax
 
-from ...base.config import ComputeConfig, Precision, quote
+from ...base.config import NetConfig, Precision, quote
 from ...base.errors import CaffejaxError
 from ...base.glog import log
 from ...base.variables import Blobs, Variables
@@ -153,7 +153,7 @@ def freeze_as_program(
         if precision == "int8":
             log.warning("the net is frozen in float32 instead of int8: this installation lacks the programs for CPUs")
             supported = "float32"
-        net = net.with_compute_config(replace(net.compute_config, precision=supported))
+        net = net.with_config(replace(net.config, precision=supported))
     net = net.for_inference(outputs)
     return JittedNet(net, check_variables(net.graph, *variables))
 
@@ -170,16 +170,14 @@ class FrozenPasses(Protocol):
         ...
 
 
-def freeze_passes(
-    graph: Graph, compute_config: ComputeConfig, variables: Variables, blobs: Iterable[str]
-) -> FrozenPasses | None:
+def freeze_passes(graph: Graph, config: NetConfig, variables: Variables, blobs: Iterable[str]) -> FrozenPasses | None:
     """Return passes of a net with fixed weights that are faster than `Net.apply` and equal to it, or None.
 
     Args:
         graph: the net's graph.
-        compute_config: the kernels, precision and other settings of the computation.
+        config: the kernels, precision and other settings of the computation.
         variables: the parameters and state.
         blobs: the names of the blobs to return.
     """
     freeze = find_form("freeze_passes")
-    return None if freeze is None else freeze(graph, compute_config, variables, blobs)
+    return None if freeze is None else freeze(graph, config, variables, blobs)

@@ -378,7 +378,7 @@ class CompiledParts:
     shape, and a message is logged. It accepts only concrete arrays, even under `jax.grad`.
 
     Args:
-        kernels: the implementation of operations, as in `ComputeConfig.kernels`.
+        kernels: the implementation of operations, as in `NetConfig.kernels`.
     """
 
     def __init__(self, kernels: Kernels) -> None:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from google.protobuf.message import Message
 
-from ...base.config import ComputeConfig, DataConfig, Options, resolve_options
+from ...base.config import NetConfig, Options, resolve_options
 from ...base.errors import LayerError, SchemaError, describe_type, is_integer, require
 from ...base.variables import Variables
 from ..graph import Layer
@@ -54,7 +54,7 @@ def layer(
             'lrn_param { local_size: 5 }', as text or as a message. The names of bottoms and tops do not matter, but
             the number of tops does; by default it is the smallest that the type has.
         phase: "TRAIN" or "TEST".
-        options: fields of `ComputeConfig` and `DataConfig`, such as `precision` and `kernels`.
+        options: fields of `NetConfig`, such as `precision` and `kernels`.
 
     Raises:
         CaffejaxError: if the phase or options are invalid.
@@ -65,7 +65,7 @@ def layer(
     definition = parse_layer(layer_type, param)
     _check_computes(find_type(definition.type))
     check_selection(phase=phase, level=0, stages=())
-    return LayerFunction(definition, phase, *resolve_options(ComputeConfig(), DataConfig(), options))
+    return LayerFunction(definition, phase, resolve_options(NetConfig(), options))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,13 +75,12 @@ class LayerFunction:
     Attributes:
         definition: the layer's LayerParameter.
         phase: "TRAIN" or "TEST".
-        compute_config, data_config: the options.
+        config: the options.
     """
 
     definition: LayerParameter
     phase: Phase
-    compute_config: ComputeConfig
-    data_config: DataConfig
+    config: NetConfig
     _nets: dict[tuple[Shape, ...], Net] = field(default_factory=dict, init=False)
 
     def __repr__(self) -> str:
@@ -144,7 +143,7 @@ class LayerFunction:
         """Return a net of Input layers with these shapes and the layer, and the layer."""
         if shapes not in self._nets:
             definition = name_blobs(self.definition, len(shapes))
-            net = make_layer_net(definition, shapes, self.phase, self.compute_config, self.data_config)
+            net = make_layer_net(definition, shapes, self.phase, self.config)
             layer = net.graph.layers[-1]
             _check_computes(layer.type)
             function = layer.type.implementation
@@ -231,8 +230,7 @@ def make_layer_net(
     definition: LayerParameter,
     shapes: tuple[Shape, ...],
     phase: Phase,
-    compute_config: ComputeConfig = ComputeConfig(),
-    data_config: DataConfig = DataConfig(),
+    config: NetConfig = NetConfig(),
 ) -> Net:
     """Return a net of a layer, and of Input layers with these shapes, which are its bottoms.
 
@@ -244,7 +242,7 @@ def make_layer_net(
         source = message.layer.add(name=f"{name}_input", type="Input", top=[name])
         source.input_param.shape.add(dim=shape)
     message.layer.append(definition)
-    return Net(message, phase, compute_config=compute_config, data_config=data_config)
+    return Net(message, phase, config=config)
 
 
 def _list_variants(kind: LayerType) -> Iterable[LayerType]:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...base.config import ComputeConfig, DataConfig, Options, resolve_options
+from ...base.config import NetConfig, Options, resolve_options
 from ...base.errors import CaffejaxError, DataError, GraphError, Problem, WeightsError, describe_type
 from ...base.fork_guard import raise_after_fork
 from ...base.human_readable import format_number
@@ -74,15 +74,13 @@ class Net:
         inputs: the shapes of the tops of all data layers, `{blob: shape}`, to pass arrays instead of reading data: the
             data layers become Input layers, whose arrays are used as they are, without transform_param, and no source
             is opened. Tops of Input layers may be named, too. An array stands for its shape.
-        compute_config: how the net computes.
-        data_config: how data layers read their data.
+        config: how the net computes and reads its data.
         file: the file that a NetParameter was read from. Error messages name it, and relative paths start there.
-        options: fields of `ComputeConfig` and `DataConfig` by name. They override the fields of
-            `compute_config` and `data_config`.
+        options: fields of `NetConfig` by name, which override those of `config`.
 
     Attributes:
         graph: the layers with names, shapes and connections.
-        compute_config, data_config: the options.
+        config: the options.
         layer_schedule: the order and grouping in which the layers run.
         compute_part: the function that computes one part of the schedule.
         rematerializer: the object that chooses the layers to recompute in the backward pass, or None if `remat` is not
@@ -104,13 +102,12 @@ class Net:
         stages: Sequence[str] = (),
         state: NetState | None = None,
         inputs: Mapping[str, Any] | None = None,
-        compute_config: ComputeConfig = ComputeConfig(),
-        data_config: DataConfig = DataConfig(),
+        config: NetConfig = NetConfig(),
         file: str | None = None,
         **options: Unpack[Options],
     ) -> None:
         check_selection(phase=phase, level=level, stages=stages)
-        self.compute_config, self.data_config = resolve_options(compute_config, data_config, options)
+        self.config = resolve_options(config, options)
         message, text_problems = read_valid_part(model)
         if file is None and (path := source_file(model)) is not None:
             file = str(path)
@@ -124,8 +121,7 @@ class Net:
                 message,
                 net_state,
                 file=file,
-                compute_config=self.compute_config,
-                data_config=self.data_config,
+                config=self.config,
                 text_problems=text_problems,
             )
         except GraphError as error:
@@ -137,7 +133,7 @@ class Net:
     def __reduce__(self) -> Any:
         # a net is pickled as its definition and built again; compiled functions are not pickled
         message, state, file = self._definition
-        options = {"compute_config": self.compute_config, "data_config": self.data_config, "file": file}
+        options = {"config": self.config, "file": file}
         definition = message.SerializeToString(), state.SerializeToString(), options
         return _unpickle, (type(self), *definition, self.graph if self._reshaped else self.graph.phase)
 
@@ -160,13 +156,11 @@ class Net:
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
         self.layer_schedule = schedule_layers(graph)
-        self.compute_part: ComputePart = (
-            CompiledParts(self.compute_config.kernels) if graph.has_host_layers else compute_part
-        )
+        self.compute_part: ComputePart = CompiledParts(self.config.kernels) if graph.has_host_layers else compute_part
         self.rematerializer: Rematerializer | None = None
-        if self.compute_config.remat == "auto" and graph.layers and not graph.has_host_layers:
-            self.rematerializer = Rematerializer(self.layer_schedule, self.compute_config.memory_limit)
-        elif self.compute_config.remat == "auto" and (outside := find_layers_outside_programs(graph)):
+        if self.config.remat == "auto" and graph.layers and not graph.has_host_layers:
+            self.rematerializer = Rematerializer(self.layer_schedule, self.config.memory_limit)
+        elif self.config.remat == "auto" and (outside := find_layers_outside_programs(graph)):
             names = ", ".join(f"'{layer.name}'" for layer in outside)
             log.warning("no layers are recomputed, because these need the exact shapes of blobs: %s", names)
         self._checked_memory = False
@@ -204,8 +198,8 @@ class Net:
         net = object.__new__(type(self))
         vars(net).update(vars(self))
         net.layer_schedule, net.compute_part = schedule, compute_part
-        if self.compute_config.remat == "auto":
-            net.rematerializer = Rematerializer(schedule, self.compute_config.memory_limit)
+        if self.config.remat == "auto":
+            net.rematerializer = Rematerializer(schedule, self.config.memory_limit)
         net._forward = net.jit(net.apply, static_argnames="blobs")
         return net
 
@@ -271,12 +265,10 @@ class Net:
         outputs = tuple(name for name in blobs if name not in blobs_read)
         return self.with_graph(replace(self.graph, layers=layers, blobs=blobs, outputs=outputs), reshaped=True)
 
-    def with_compute_config(self, compute_config: ComputeConfig) -> Net:
-        """Return the net with a different `compute_config`. Input shapes do not change."""
+    def with_config(self, config: NetConfig) -> Net:
+        """Return the net with a different `config`. Input shapes do not change."""
         message, state, file = self._definition
-        net = type(self)(
-            message, state=state, file=file, compute_config=compute_config, data_config=self.data_config
-        ).with_phase(self.graph.phase)
+        net = type(self)(message, state=state, file=file, config=config).with_phase(self.graph.phase)
         return net.with_graph(
             reshape_graph(net.graph, {name: self.graph.blobs[name].shape for name in self.input_names}),
             self._reshaped,
@@ -357,7 +349,7 @@ class Net:
             return function
         make_key = None if stored_as is None else find_form("program_key")
         key = None if make_key is None else make_key(stored_as, self, solver_param)
-        return compilation.jit(function, self.compute_config.kernels, cache_key=key, **options)
+        return compilation.jit(function, self.config.kernels, cache_key=key, **options)
 
     def sources(self) -> dict[str, Source]:
         """Open the source of each data layer; return the sources by the layers' keys. The caller closes them.
@@ -664,7 +656,7 @@ class Net:
         check_labels({name: np.asarray(value) for name, value in local.items()}, self._label_ranges)
 
     def _select(self, values: Blobs, names: Iterable[str]) -> Blobs:
-        convert = to_float32 if self.compute_config.precision == "bfloat16" else lambda value: value
+        convert = to_float32 if self.config.precision == "bfloat16" else lambda value: value
         return {name: convert(values[name]) for name in names}
 
 

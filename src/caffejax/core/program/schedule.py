@@ -324,7 +324,7 @@ def _num_fused(graph: Graph, layer: Layer, later_layers: Sequence[Layer]) -> int
     if (
         count_fusible is None
         or not layer.context.fast
-        or layer.context.compute_config.backward == "rules"
+        or layer.context.config.backward == "rules"
         or any(layer.loss_weights)
     ):
         return 0

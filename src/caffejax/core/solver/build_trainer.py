@@ -5,7 +5,6 @@ An estimate, which allocates and compiles nothing, first checks that training fi
 
 from __future__ import annotations
 
-import functools
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from ...base.config import ComputeConfig, DataConfig, DataShard, TrainConfig
+from ...base.config import DataShard, NetConfig, TrainConfig
 from ...base.errors import GraphError, Problem, SolverError, locate_errors
 from ...base.host_memory import get_device_memory, get_free_memory, get_memory_budget
 from ...base.human_readable import format_bytes, format_count
@@ -59,9 +58,7 @@ _NO_REMEDY = "neither a smaller batch, recomputation nor bfloat16 would make it 
 _MAX_BYTES_PER_ELEMENT = 8 * 4  # bytes for each element of params and tops: an upper bound of the memory for training
 
 
-def check_memory(
-    net: Net, device: jax.Device, memory_limit: int | None, rebuild: Callable[[ComputeConfig], Net]
-) -> None:
+def check_memory(net: Net, device: jax.Device, memory_limit: int | None, rebuild: Callable[[NetConfig], Net]) -> None:
     """Check that training fits into free memory, and log a warning if it may not fit.
 
     Nets with layers on the host and nets without a loss are not checked.
@@ -71,21 +68,21 @@ def check_memory(
         device: the device to train on.
         memory_limit: the user's limit in bytes, which replaces the free memory, or None. With `remat="auto"`, the limit
             is only a target, and the check uses the larger of the limit and the free memory.
-        rebuild: a function that takes a `ComputeConfig` and builds the net with it.
+        rebuild: a function that takes a `NetConfig` and builds the net with it.
 
     Raises:
         SolverError: if training takes over 1.5 times the free memory. The message suggests changes with which training
             would fit.
     """
-    graph, compute_config = net.graph, net.compute_config
+    graph, config = net.graph, net.config
     if net.has_host_layers or not any(graph.loss_weights):
         return
     capacity = get_device_memory(device) or get_free_memory()
     if memory_limit is not None:
-        capacity = max(capacity, memory_limit) if compute_config.remat == "auto" else memory_limit
+        capacity = max(capacity, memory_limit) if config.remat == "auto" else memory_limit
     if _MAX_BYTES_PER_ELEMENT * sum(count_elements(graph)) < capacity:
         return
-    limit = compute_config.memory_limit if compute_config.remat == "auto" else None
+    limit = config.memory_limit if config.remat == "auto" else None
     required_bytes = _estimate_memory(net, limit)
     if required_bytes <= capacity:
         return
@@ -107,26 +104,26 @@ def _estimate_memory(net: Net, limit: int | None, batch: int | None = None) -> i
     return memory.peak_without_remat if limit is None else memory.peak
 
 
-def _find_remedies(net: Net, capacity: int, rebuild: Callable[[ComputeConfig], Net]) -> Iterator[str]:
+def _find_remedies(net: Net, capacity: int, rebuild: Callable[[NetConfig], Net]) -> Iterator[str]:
     """Yield a description of each change that makes training fit. If none is sufficient, describe all of them together.
 
     Args:
         net: the train net.
         capacity: the memory in bytes.
-        rebuild: a function that takes a `ComputeConfig` and builds the net with it.
+        rebuild: a function that takes a `NetConfig` and builds the net with it.
     """
-    compute_config, single_change_fits = net.compute_config, False
+    config, single_change_fits = net.config, False
     changes: list[tuple[str, Net, int | None]] = []
-    if compute_config.remat == "none":
+    if config.remat == "none":
         changes.append(("--remat=auto", net, capacity))
-    if compute_config.precision != "bfloat16":
-        limit = capacity if compute_config.remat == "auto" else None
-        changes.append(("--precision=bfloat16", rebuild(replace(compute_config, precision="bfloat16")), limit))
+    if config.precision != "bfloat16":
+        limit = capacity if config.remat == "auto" else None
+        changes.append(("--precision=bfloat16", rebuild(replace(config, precision="bfloat16")), limit))
     for flag, changed_net, limit in changes:
         if (required_bytes := _estimate_memory(changed_net, limit)) <= capacity:
             single_change_fits = True
             yield f"{flag} would fit ({format_bytes(required_bytes)})"
-    if smaller_batch := _find_smaller_batch(net, capacity, capacity if compute_config.remat == "auto" else None):
+    if smaller_batch := _find_smaller_batch(net, capacity, capacity if config.remat == "auto" else None):
         single_change_fits = True
         yield f"a batch of {smaller_batch[0]} would fit ({format_bytes(smaller_batch[1])})"
     if changes and not single_change_fits:
@@ -195,7 +192,7 @@ class TrainerParts:
         graph = self.net.graph
         names = self.net.input_names or graph.layers[0].tops
         shape = graph.blobs[names[0]].shape if names else ()
-        return self.param.iter_size * self.net.data_config.shard.total * (shape[0] if shape else 1)
+        return self.param.iter_size * self.net.config.shard.total * (shape[0] if shape else 1)
 
 
 def build_trainer(
@@ -239,7 +236,7 @@ def build_trainer(
     if list(weights_paths) != find_weights_files(param, path):  # the setting is replaced, as Caffe's flags replace it
         param.weights[:] = [os.fspath(p) for p in weights_paths]
     check_files(param, path, weights_paths, resume)
-    devices, parallel, compute_config = _select_devices(config), config.parallel, config.compute_config
+    devices, parallel = _select_devices(config), config.parallel
     if len(devices) == 1 and jax.process_count() == 1 and (parallel.model > 1 or parallel.shard != "none"):
         raise SolverError(
             f"model={parallel.model} and shard={parallel.shard!r} need several devices, but training uses one device; "
@@ -251,9 +248,8 @@ def build_trainer(
     key = make_key(seed)
 
     num_parts = mesh.shape[DATA] if parallel.batch == "global" else 1
-    test_data_config = replace(config.data_config, seed=seed, shard=local_shard(mesh))
-    data_config = replace(test_data_config, num_parts=num_parts)
-    compute_config = config_for_mesh(mesh, compute_config)
+    net_config = replace(config.net_config, seed=seed, shard=local_shard(mesh), num_parts=num_parts)
+    net_config = config_for_mesh(mesh, net_config)
     with locate_errors(file=os.fspath(path) if path else None):
         train_settings = solver_param.read_train_net(param, folder)
         test_settings = solver_param.read_test_nets(param, folder)
@@ -264,10 +260,10 @@ def build_trainer(
     log.info("Initializing solver from parameters: \n%s", format_text(param))
     source = f"from net file: {train_settings.file}" if train_settings.file else "specified in the solver"
     log.info("Creating training net %s.", source)
-    net = train_settings.build(_set_memory_limit(compute_config, device), data_config)
-    if compute_config.axis_name is not None and any(x.type.traits.takes_one_image for x in net.graph.layers):
-        compute_config = replace(compute_config, joins_batches=False)
-        net = train_settings.build(_set_memory_limit(compute_config, device), data_config)
+    net = train_settings.build(_set_memory_limit(net_config, device))
+    if net_config.axis_name is not None and any(x.type.traits.takes_one_image for x in net.graph.layers):
+        net_config = replace(net_config, joins_batches=False)
+        net = train_settings.build(_set_memory_limit(net_config, device))
     log_creation(net.graph)
     if (param.snapshot or param.snapshot_after_train) and not config.checkpoint_only:
         check_snapshot_files(param, net.graph)
@@ -275,15 +271,14 @@ def build_trainer(
         _check_host_layers(net.graph, mesh)
     else:
         if checks_memory:
-            rebuild = functools.partial(train_settings.build, data_config=data_config)
-            check_memory(net, device, compute_config.memory_limit, rebuild)
+            check_memory(net, device, net_config.memory_limit, train_settings.build)
         on_net_built(net, param)
-    test_config = replace(compute_config, remat="none", axis_name=None, sync_bn=False)
+    test_config = replace(net_config, remat="none", axis_name=None, sync_bn=False, num_parts=1)
     test_nets = []
     for i, settings in enumerate(test_settings):
         source = f"by net file: {settings.file}" if settings.file else "in the solver"
         log.info("Creating test net (#%d) specified %s", i, source)
-        test_nets.append(_build_test_net(settings, test_config, test_data_config, net.graph))
+        test_nets.append(_build_test_net(settings, test_config, net.graph))
         log_creation(test_nets[-1].graph)
     nets = [("the train net", net), *((f"test net #{i}", test_net) for i, test_net in enumerate(test_nets))]
     check_layer_outputs([(name, net.graph) for name, net in nets])
@@ -331,12 +326,12 @@ def build_trainer(
     return parts, placement.init_state(variables, optimizer, key)
 
 
-def config_for_mesh(mesh: Mesh, compute_config: ComputeConfig) -> ComputeConfig:
+def config_for_mesh(mesh: Mesh, config: NetConfig) -> NetConfig:
     """Return the configuration of a net that is trained on a mesh of devices.
 
     If the mesh has several rows, `axis_name` is set, because each row of devices then processes a separate batch.
     """
-    return replace(compute_config, axis_name=DATA) if mesh.shape[DATA] > 1 else compute_config
+    return replace(config, axis_name=DATA) if mesh.shape[DATA] > 1 else config
 
 
 def _check_host_layers(graph: Graph, mesh: Mesh) -> None:
@@ -360,25 +355,23 @@ def _check_host_layers(graph: Graph, mesh: Mesh) -> None:
         )
 
 
-def _build_test_net(
-    settings: solver_param.NetSettings, compute_config: ComputeConfig, data_config: DataConfig, train_graph: Graph
-) -> Net:
+def _build_test_net(settings: solver_param.NetSettings, config: NetConfig, train_graph: Graph) -> Net:
     """Return a test net. If only one device can test it, it reads all batches instead of this process's share."""
 
-    def build(data_config: DataConfig) -> Net:
-        test_net = settings.build(compute_config, data_config)
+    def build(config: NetConfig) -> Net:
+        test_net = settings.build(config)
         graph = separate_params(test_net.graph, train_graph)
         return test_net if graph is test_net.graph else test_net.with_graph(graph, reshaped=True)
 
-    test_net = build(data_config)
-    if data_config.shard == DataShard() or supports_parallel_eval(test_net):
+    test_net = build(config)
+    if config.shard == DataShard() or supports_parallel_eval(test_net):
         return test_net
     if jax.process_count() > 1 and test_net.graph.has_host_layers:
         message = (
             "the test net has layers that run on the host, so several processes cannot test it; train in one process"
         )
         raise GraphError(Problem(message, file=settings.file))
-    return build(replace(data_config, shard=DataShard()))
+    return build(replace(config, shard=DataShard()))
 
 
 def _select_devices(config: TrainConfig) -> list[jax.Device]:
@@ -410,11 +403,11 @@ def _choose_seed(param: SolverParameter, default: int | None) -> int:
     return number if default is None else default
 
 
-def _set_memory_limit(compute_config: ComputeConfig, device: jax.Device) -> ComputeConfig:
+def _set_memory_limit(config: NetConfig, device: jax.Device) -> NetConfig:
     """Return the configuration. If remat is "auto" and no memory limit is set, use the device's memory as the limit."""
-    if compute_config.remat == "auto" and compute_config.memory_limit is None:
-        return replace(compute_config, memory_limit=get_memory_budget(device))
-    return compute_config
+    if config.remat == "auto" and config.memory_limit is None:
+        return replace(config, memory_limit=get_memory_budget(device))
+    return config
 
 
 class _DataArgument(NamedTuple):

@@ -63,7 +63,7 @@ class Evaluator:
 
     Args:
         net: the test net. For a mesh of several rows, `supports_parallel_eval(net)` must be true, and
-            `net.data_config.shard` must be `local_shard(mesh)`.
+            `net.config.shard` must be `local_shard(mesh)`.
         mesh: the devices to run on.
         loader: an iterator that yields the net's batches. By default, it reads the net's data layers.
         ap_version: the version of average precision if the net's outputs are detections, otherwise None; see
@@ -204,7 +204,7 @@ class Evaluator:
     def _compile_inference(self, variables: Variables) -> Callable[..., Any] | None:
         """Return `make_score_function(net)` compiled for inference, or None if the net forbids it."""
         names = output_and_loss_names(self.net.graph)
-        passes = freeze_passes(self.net.graph, self.net.compute_config, variables, names)
+        passes = freeze_passes(self.net.graph, self.net.config, variables, names)
         if passes is None:
             return None
 

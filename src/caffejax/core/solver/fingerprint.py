@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from ..._version import __version__
-from ...base.config import ComputeConfig, DataConfig, Parallel, TrainConfig
+from ...base.config import NetConfig, Parallel, TrainConfig
 from ..data.data_identity import checksum_arrays, checksum_bytes, checksum_file
 from ..data.loader import Loader
 from ..parallel import check_equal
@@ -128,10 +128,10 @@ def _describe_settings(param: SolverParameter) -> Iterable[tuple[str, str]]:
 
 
 def _describe_options(config: TrainConfig) -> Iterator[tuple[str, str]]:
-    for settings in (config, config.parallel, config.compute_config, config.data_config):
+    for settings in (config, config.parallel, config.net_config):
         for field in fields(settings):
             value = getattr(settings, field.name)
-            is_group = isinstance(value, ComputeConfig | DataConfig | Parallel)
+            is_group = isinstance(value, NetConfig | Parallel)
             if field.name not in (*_OWN_OPTIONS, "seed") and not is_group:
                 yield field.metadata.get("flag") or field.name, repr(value)
 

@@ -54,7 +54,7 @@ def extract_features(
         return net.apply(params, state, batch, key=key, blobs=names)
 
     frozen_net, check_indices = (
-        freeze_passes(net.graph, net.compute_config, variables, names) if freeze else None,
+        freeze_passes(net.graph, net.config, variables, names) if freeze else None,
         IndexCheck(net),
     )
     forward = net.jit(compute)

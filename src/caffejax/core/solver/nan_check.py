@@ -139,7 +139,7 @@ class FiniteCheck:
         location = "" if iteration is None else f"iteration {iteration}: "
         advice = nonfinite.advice or general_advice
         start = f" from the snapshot {self.last_good_checkpoint}" if self.last_good_checkpoint else ""
-        device = "" if self._net.compute_config.axis_name is None else " on one device"
+        device = "" if self._net.config.axis_name is None else " on one device"
         rerun = f"run again{start}{device} with debug_nans=True (--debug_nans)"
         hint = "" if self.every_step else f"; to find the layer where it begins, {rerun}"
         return Problem(

@@ -80,8 +80,7 @@ class Solver(Trainer):
         test_data: the examples for the test net, in the same forms. For several test nets, it is a list with one item
             for each net, which is None for a net without Input layers.
         tune: whether to call `caffejax.tune_process` first.
-        options: the fields of `caffejax.TrainConfig`, `caffejax.ComputeConfig`, `caffejax.DataConfig`, by
-            name.
+        options: the fields of `caffejax.TrainConfig` and `caffejax.NetConfig`, by name.
 
     Attributes:
         file: the solver's file, or None if the solver was not read from a file.

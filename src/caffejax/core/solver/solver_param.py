@@ -32,7 +32,7 @@ from .snapshots import check_folder, check_snapshot, snapshot_prefix
 from .update_rules import check_rule
 
 if TYPE_CHECKING:
-    from ...base.config import ComputeConfig, DataConfig
+    from ...base.config import NetConfig
     from ..program.net import Net
 
 _ALLOWED_VALUES = {
@@ -72,7 +72,7 @@ class NetSettings:
     file: str | None
     state_field: str = "train_state"
 
-    def build(self, compute_config: ComputeConfig, data_config: DataConfig) -> Net:
+    def build(self, config: NetConfig) -> Net:
         """Build the net.
 
         Raises:
@@ -81,9 +81,7 @@ class NetSettings:
         from ..program.net import Net
 
         try:
-            return Net(
-                self.message, state=self.state, file=self.file, compute_config=compute_config, data_config=data_config
-            )
+            return Net(self.message, state=self.state, file=self.file, config=config)
         except GraphError as error:
             flags = " or --stage and --level" if self.state_field == "train_state" else ", not by --stage and --level"
             hint = f"; its stages and level are set by the solver's {self.state_field}{flags}"

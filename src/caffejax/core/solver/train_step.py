@@ -159,7 +159,7 @@ def fold_in_pass(net: Net, key: jax.Array, pass_index: Any) -> jax.Array:
 
     Several devices, which read the batches in turn, draw what one device draws in several passes.
     """
-    axis_name = net.compute_config.axis_name
+    axis_name = net.config.axis_name
     if axis_name is not None:
         pass_index = pass_index * jax.lax.axis_size(axis_name) + jax.lax.axis_index(axis_name)
     return jax.random.fold_in(key, pass_index)
@@ -269,7 +269,7 @@ def _average_statistics(net: Net, state: Params) -> Params:
     collective operation averages the statistics of all layers. The state that recurrent layers carry from one pass to
     the next is not averaged.
     """
-    axis_name = net.compute_config.axis_name if net.compute_config.sync_bn else None
+    axis_name = net.config.axis_name if net.config.sync_bn else None
     slots = [p.slot for p in net.graph.unique_params if not p.spec.learnable]
     arrays = [state[layer][name] for layer, name in slots]
     if axis_name is None or not any(axis_name in varying_axes(jax.typeof(x)) for x in arrays):
@@ -326,7 +326,7 @@ def make_forward(net: Net) -> Passes:
     def forward(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
     ) -> tuple[Params, Params, jax.Array, Blobs]:
-        if net.compute_config.axis_name is not None:
+        if net.config.axis_name is not None:
             key = fold_in_pass(net, key, 0)
         batch = {name: array[0] for name, array in batches.items()}
         loss, outputs = net.loss(params, state, batch, key, required=False)
@@ -367,9 +367,9 @@ def make_step(
     net.graph.check_backward()
     passes: Callable[..., Any] = _add_requests(make_passes(net, iter_size))
     if mesh is not None:
-        sum_in_bfloat16 = net.compute_config.precision == "bfloat16" and parallel.reduce_dtype == "auto"
+        sum_in_bfloat16 = net.config.precision == "bfloat16" and parallel.reduce_dtype == "auto"
         passes = data_parallel(passes, mesh, sum_in_bfloat16=sum_in_bfloat16)
-    max_barrier_size, kernels = _MAX_BARRIER_SIZE[net.compute_config.precision], net.compute_config.kernels
+    max_barrier_size, kernels = _MAX_BARRIER_SIZE[net.config.precision], net.config.kernels
     update = make_update(
         optimizer, iter_size, keep_update=keep_update, max_barrier_size=max_barrier_size, kernels=kernels
     )

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...base.config import ComputeConfig
+from ...base.config import NetConfig
 from ...base.errors import LayerError
 from ...base.human_readable import format_bytes, format_count
 from ...core.graph import Graph, Layer
@@ -66,7 +66,7 @@ class CompiledNet:
         self,
         graph: Graph,
         variables: VariableTrees,
-        compute_config: ComputeConfig,
+        config: NetConfig,
         *,
         device: jax.Device | None,
         low_precision: LowPrecision | None = None,
@@ -76,12 +76,7 @@ class CompiledNet:
         self.graph, self._constants = remove_constants(graph, variables)
         self.layer_schedule: LayerSchedule
         self.programs: dict[Any, OnednnPart]
-        if (
-            device
-            and onednn_program.is_available()
-            and compute_config.kernels == "fast"
-            and compute_config.precision == "float32"
-        ):
+        if device and onednn_program.is_available() and config.kernels == "fast" and config.precision == "float32":
             self.layer_schedule, self.programs = partition(self.graph, graph, variables, low_precision)
         else:
             self.layer_schedule, self.programs = schedule_layers(self.graph), {}
@@ -89,14 +84,14 @@ class CompiledNet:
             key: onednn_part.executable.pack(onednn_part.weights) for key, onednn_part in self.programs.items()
         }
         self.programs = {key: replace(onednn_part, weights=()) for key, onednn_part in self.programs.items()}
-        self._run_part = CompiledParts(compute_config.kernels) if graph.has_host_layers else compute_part
-        self._compiled_parts = CompiledParts(compute_config.kernels)
+        self._run_part = CompiledParts(config.kernels) if graph.has_host_layers else compute_part
+        self._compiled_parts = CompiledParts(config.kernels)
         self.has_compiled_parts = not self.programs
         if self.programs:
             self._steps = tuple(self._make_steps())
         else:
             function = partial(self._run, self._call_program)
-            self._run_unfused = function if graph.has_host_layers else compilation.jit(function, compute_config.kernels)
+            self._run_unfused = function if graph.has_host_layers else compilation.jit(function, config.kernels)
 
     @property
     def packed_bytes(self) -> int:

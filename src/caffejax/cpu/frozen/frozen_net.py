@@ -11,7 +11,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from ...base.config import ComputeConfig
+from ...base.config import NetConfig
 from ...base.errors import CaffejaxError
 from ...base.fork_guard import raise_after_fork
 from ...base.variables import Blobs, Variables
@@ -62,13 +62,13 @@ class Frozen:
         self,
         graph: Graph,
         variables: Variables,
-        compute_config: ComputeConfig,
+        config: NetConfig,
         precision: Literal["bfloat16", "int8"] | None = None,
         calibration: Iterable[Mapping[str, Any]] | None = None,
     ) -> None:
         variables = check_variables(graph, *variables)
         graph, folded_variables = fold(graph, variables)
-        self._initialize(graph, folded_variables, compute_config, None)
+        self._initialize(graph, folded_variables, config, None)
         if precision is not None:
             ranges = self._measure(calibration or ()) if precision == "int8" else {}
             self._low_precision: LowPrecision | None = LowPrecision(precision, ranges)
@@ -95,17 +95,17 @@ class Frozen:
         return ranges
 
     def _initialize(
-        self, graph: Graph, variables: VariableTrees, compute_config: ComputeConfig, low_precision: LowPrecision | None
+        self, graph: Graph, variables: VariableTrees, config: NetConfig, low_precision: LowPrecision | None
     ) -> None:
         self._low_precision = low_precision
-        self.graph, self._compute_config = graph, compute_config
+        self.graph, self._config = graph, config
         self._folded_variables: VariableTrees = jax.tree.map(StoredWeight, tuple(variables))
         self._input_names = graph.input_names
         self._reset_cache()
 
     def __reduce__(self) -> Any:
         # the folded graph is pickled; compiled shapes are not, because they belong to this process
-        return _restore, (type(self), self.graph, self.variables, self._compute_config, self._low_precision)
+        return _restore, (type(self), self.graph, self.variables, self._config, self._low_precision)
 
     def __copy__(self) -> Frozen:
         return self._with_graph(self.graph)
@@ -224,7 +224,7 @@ class Frozen:
         check_layers_fit(graph)
         with jax.ensure_compile_time_eval():  # packed weights are arrays instead of tracers, even during tracing
             return CompiledNet(
-                graph, self._folded_variables, self._compute_config, device=device, low_precision=self._low_precision
+                graph, self._folded_variables, self._config, device=device, low_precision=self._low_precision
             )
 
 
@@ -240,11 +240,11 @@ def _restore(
     cls: type[Frozen],
     graph: Graph,
     variables: Variables,
-    compute_config: ComputeConfig,
+    config: NetConfig,
     low_precision: LowPrecision | None,
 ) -> Frozen:
     frozen = object.__new__(cls)
-    frozen._initialize(graph, variables, compute_config, low_precision)
+    frozen._initialize(graph, variables, config, low_precision)
     return frozen
 
 
@@ -256,8 +256,6 @@ def freeze(
     calibration: Iterable[Mapping[str, Any]] | None,
 ) -> Frozen:
     """Return a net compiled for inference; for the arguments, see `Net.freeze`."""
-    options, number_type = (
-        (net.compute_config, None) if precision is None else resolve_precision(precision, net.compute_config)
-    )
-    net = (net if options == net.compute_config else net.with_compute_config(options)).for_inference(outputs)
+    options, number_type = (net.config, None) if precision is None else resolve_precision(precision, net.config)
+    net = (net if options == net.config else net.with_config(options)).for_inference(outputs)
     return Frozen(net.graph, variables, options, number_type, calibration)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...base.config import ComputeConfig
+from ...base.config import NetConfig
 from ...base.host_memory import get_free_memory
 from ...base.variables import Blobs, Variables
 from ...core.graph import Graph, Layer, make_inference_graph
@@ -32,16 +32,14 @@ class FrozenPasses:
 
     Args:
         graph: the net's graph.
-        compute_config: the kernels, precision and other settings of the computation.
+        config: the kernels, precision and other settings of the computation.
         variables: the parameters and state.
         names: the blobs to return, as `{name in the net: name in the graph that make_inference_graph returns}`.
     """
 
-    def __init__(
-        self, graph: Graph, compute_config: ComputeConfig, variables: Variables, names: Mapping[str, str]
-    ) -> None:
+    def __init__(self, graph: Graph, config: NetConfig, variables: Variables, names: Mapping[str, str]) -> None:
         self._names, self._loss_weights = names, graph.loss_weights
-        self._frozen = Frozen(make_inference_graph(graph, names), variables, compute_config)
+        self._frozen = Frozen(make_inference_graph(graph, names), variables, config)
         transformed_layers = [layer for layer in graph.layers if layer.device_transform is not None]
 
         def transform(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,7 +49,7 @@ class FrozenPasses:
             )
             return {top: value for tops, values in results for top, value in zip(tops, values, strict=True)}
 
-        self._transform = compilation.jit(transform, compute_config.kernels) if transformed_layers else None
+        self._transform = compilation.jit(transform, config.kernels) if transformed_layers else None
 
     def __call__(self, inputs: Mapping[str, Any], key: Any) -> Blobs:
         """Return the blobs of one forward pass, by name.
@@ -83,9 +81,7 @@ class FrozenPasses:
         return np.float32(sum(sums))
 
 
-def freeze_passes(
-    graph: Graph, compute_config: ComputeConfig, variables: Variables, blobs: Iterable[str]
-) -> FrozenPasses | None:
+def freeze_passes(graph: Graph, config: NetConfig, variables: Variables, blobs: Iterable[str]) -> FrozenPasses | None:
     """Compile a net's forward passes for inference, if the results are then the same as from `Net.apply`.
 
     A net is not compiled if its phase is TRAIN, if layers run on the host, if its state changes between passes (as in
@@ -94,7 +90,7 @@ def freeze_passes(
 
     Args:
         graph: the net's graph.
-        compute_config: the kernels, precision and other settings of the computation.
+        config: the kernels, precision and other settings of the computation.
         variables: the parameters and state.
         blobs: the names of the blobs to return.
 
@@ -103,12 +99,12 @@ def freeze_passes(
     """
     all_names = find_inference_names(graph)
     names = {name: all_names[name] for name in blobs}
-    if not names or graph.phase != "TEST" or compute_config.kernels != "fast" or compute_config.precision != "float32":
+    if not names or graph.phase != "TEST" or config.kernels != "fast" or config.precision != "float32":
         return None
     weight_bytes = sum(array.nbytes for array in jax.tree.leaves(variables))
     if _NUM_COPIES * weight_bytes > get_free_memory() or not is_stateless(make_inference_graph(graph, names)):
         return None
-    return FrozenPasses(graph, compute_config, variables, names)
+    return FrozenPasses(graph, config, variables, names)
 
 
 class FrozenPassCache:
@@ -120,11 +116,11 @@ class FrozenPassCache:
 
     Args:
         graph: the net's graph.
-        compute_config: the kernels, precision and other settings of the computation.
+        config: the kernels, precision and other settings of the computation.
     """
 
-    def __init__(self, graph: Graph, compute_config: ComputeConfig) -> None:
-        self._graph, self._compute_config = graph, compute_config
+    def __init__(self, graph: Graph, config: NetConfig) -> None:
+        self._graph, self._config = graph, config
         self._can_freeze = True
         self._arrays: list[Any] = []
         self._passes: dict[frozenset[str], FrozenPasses] = {}  # by the names of the blobs that they return
@@ -159,7 +155,7 @@ class FrozenPassCache:
             self._num_waited += 1
             if self._num_waited <= _PATIENCE << (self._num_changes - _FREE_CHANGES - 1):
                 return None
-        passes = freeze_passes(self._graph, self._compute_config, variables, names)
+        passes = freeze_passes(self._graph, self._config, variables, names)
         if passes is None:
             self._can_freeze = False
         else:

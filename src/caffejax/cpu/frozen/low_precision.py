@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...base.config import ComputeConfig
+from ...base.config import NetConfig
 from ...base.errors import CaffejaxError
 from ...base.glog import log
 from ...core.ops import compilation
@@ -57,9 +57,7 @@ class _NumberType:
     step: float = 0
 
 
-def resolve_precision(
-    precision: str, compute_config: ComputeConfig
-) -> tuple[ComputeConfig, Literal["bfloat16", "int8"] | None]:
+def resolve_precision(precision: str, config: NetConfig) -> tuple[NetConfig, Literal["bfloat16", "int8"] | None]:
     """Return the settings of a frozen net for a precision, and the number type of its oneDNN programs.
 
     The number type is None if no oneDNN program computes in low precision. If this processor or platform does not
@@ -68,26 +66,26 @@ def resolve_precision(
 
     Args:
         precision: "float32", "tf32", "bfloat16" or "int8".
-        compute_config: the settings of the net. In the returned settings, `precision` is replaced.
+        config: the settings of the net. In the returned settings, `precision` is replaced.
 
     Raises:
         CaffejaxError: if the precision is unknown.
     """
     check_precision(precision)
     if precision != "bfloat16" and precision != "int8":
-        return replace(compute_config, precision=precision), None  # type: ignore[arg-type]
+        return replace(config, precision=precision), None  # type: ignore[arg-type]
     if precision == "bfloat16" and not compilation.runs_on_cpu():
-        return replace(compute_config, precision="bfloat16"), None
-    reason = _find_obstacle(precision, compute_config)
+        return replace(config, precision="bfloat16"), None
+    reason = _find_obstacle(precision, config)
     if reason is not None:
         _warn(f"the net is frozen in float32 instead of {precision}: {reason}")
-    return replace(compute_config, precision="float32"), None if reason else precision  # type: ignore[return-value]
+    return replace(config, precision="float32"), None if reason else precision  # type: ignore[return-value]
 
 
-def _find_obstacle(precision: str, compute_config: ComputeConfig) -> str | None:
+def _find_obstacle(precision: str, config: NetConfig) -> str | None:
     if not compilation.runs_on_cpu():
         return f"{precision} is supported only on CPUs"
-    if compute_config.kernels != "fast" or not onednn_program.is_available():
+    if config.kernels != "fast" or not onednn_program.is_available():
         return f'{precision} needs oneDNN and kernels="fast"'
     if not onednn.has_instructions(precision):
         return f"this processor lacks {_CPU_FEATURES[precision]}"

@@ -18,7 +18,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 from onnx import ModelProto, ValueInfoProto, helper
 
 from ..._version import __version__
-from ...base.config import ComputeConfig
+from ...base.config import NetConfig
 from ...base.errors import GraphError
 from ...core.graph import Layer
 from ...core.layers.context import Epilogue
@@ -322,6 +322,6 @@ def get_shapes(values: Iterable[ValueInfoProto]) -> dict[str, ShapeAndDtype]:
 
 def _run_forward(layer: Layer, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[jax.Array, ...]:
     """Run a layer's forward pass in float32, with JAX operations instead of special kernels; return the tops."""
-    context = replace(layer.context, compute_config=ComputeConfig().with_plain_kernels())
+    context = replace(layer.context, config=NetConfig().with_plain_kernels())
     tops, _ = run(context, tuple(blobs), tuple(bottoms))
     return tops

@@ -234,10 +234,10 @@ class PoseBatches(ImageBatches[int]):
     """
 
     def __init__(self, definition: LayerDefinition, dataset: DatumDataset, tops: TopSpecs = ()) -> None:
-        rng = CounterRng(definition.data_config.seed, definition.layer.name)
+        rng = CounterRng(definition.config.seed, definition.layer.name)
         super().__init__(definition, dataset, definition.layer.data_param.batch_size, rng, tops)
         self._param: Any = definition.layer.cpm_transform_param
-        self._training, self._max_pixels = definition.training, definition.data_config.max_image_pixels
+        self._training, self._max_pixels = definition.training, definition.config.max_image_pixels
         self._skeleton = SKELETONS[self._param.num_parts]
 
     def probe(self, n_tops: int) -> SourceSpec:
@@ -398,8 +398,8 @@ class CPMDataLayer(DataLayer):
         problems += [f"{name} is {value}, but must be finite" for name, value in floats if not math.isfinite(value)]
         if param.clahe_tile_size < 1:
             problems.append(f"clahe_tile_size must be 1 or more, not {param.clahe_tile_size}")
-        if param.crop_size_x * param.crop_size_y > self.definition.data_config.max_image_pixels:
-            size, limit = f"{param.crop_size_x} x {param.crop_size_y}", self.definition.data_config.max_image_pixels
+        if param.crop_size_x * param.crop_size_y > self.definition.config.max_image_pixels:
+            size, limit = f"{param.crop_size_x} x {param.crop_size_y}", self.definition.config.max_image_pixels
             problems.append(f"crop_size_x and crop_size_y are {size}, more than {limit} pixels (--max_image_pixels)")
         return [f"cpm_transform_param.{problem}" for problem in problems]
 

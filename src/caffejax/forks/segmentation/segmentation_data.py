@@ -82,7 +82,7 @@ class LabelMapDataset(FileListDataset[LabelMap]):
 
     def __init__(self, definition: LayerDefinition, param: Any, maps: LabelMapSource, rng: CounterRng) -> None:
         self._param, self._maps = param, maps
-        self._max_pixels = definition.data_config.max_image_pixels
+        self._max_pixels = definition.config.max_image_pixels
         file = definition.path(param.source)
         folders = get_search_folders(definition, file)
         self._label_items: Sequence[str | int]
@@ -170,7 +170,7 @@ class LabelMapBatches(ImageBatches[LabelMap]):
     def __init__(
         self, definition: LayerDefinition, param: Any, maps: LabelMapSource, ignore_label: int, tops: TopSpecs = ()
     ) -> None:
-        rng = CounterRng(definition.data_config.seed, definition.layer.name)
+        rng = CounterRng(definition.config.seed, definition.layer.name)
         transform = Transform(definition, rng, _EXTRA_TRANSFORM_FIELDS)
         self._crop = parse_crop(definition.layer.transform_param, is_random=definition.training)
         self._mean = read_mean(definition)

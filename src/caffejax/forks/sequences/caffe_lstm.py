@@ -184,7 +184,7 @@ def _read_operands(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) 
         input_blobs=(weight, bias),
         state_blobs=(recurrent_weight,),
         exposes_states=False,
-        product_dtype=jnp.bfloat16 if ctx.compute_config.precision == "bfloat16" else None,
+        product_dtype=jnp.bfloat16 if ctx.config.precision == "bfloat16" else None,
     )
 
 

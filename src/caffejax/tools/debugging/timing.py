@@ -83,7 +83,7 @@ class Timer:
             part: _CompiledLayer(part, not net.graph.loss_weights) for part in self._schedule.parts
         }
         self._forward = net.jit(lambda v, x: net.loss(v.params, v.state, x, key, required=False))
-        self._frozen = freeze_passes(net.graph, net.compute_config, variables, output_and_loss_names(net.graph))
+        self._frozen = freeze_passes(net.graph, net.config, variables, output_and_loss_names(net.graph))
         self._both = net.jit(lambda v, x: jax.value_and_grad(self._loss, has_aux=True)(v.params, v.state, x, key))
 
     def _loss(self, params: Any, state: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, Any]:
@@ -146,9 +146,7 @@ class _CompiledLayer:
 
         def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
             return (
-                function
-                if self._layer.type.on_host
-                else compilation.jit(function, self._layer.context.compute_config.kernels)
+                function if self._layer.type.on_host else compilation.jit(function, self._layer.context.config.kernels)
             )
 
         def forward_for_backward(inputs: PassInputs, values: Values) -> Any:

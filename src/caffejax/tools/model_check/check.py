@@ -20,7 +20,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from ...base.config import DataConfig
+from ...base.config import NetConfig
 from ...base.errors import CaffejaxError, Problem, SchemaError, WeightsError
 from ...base.glog import collect_warnings
 from ...base.paths import find_file
@@ -51,7 +51,7 @@ def _as_list(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
 def check_file(
     path: str | os.PathLike[str],
     weights: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
-    data_config: DataConfig = DataConfig(),
+    config: NetConfig = NetConfig(),
 ) -> Report:
     """Return a report on a net or a solver. No layer runs, and data sources need not exist.
 
@@ -59,7 +59,7 @@ def check_file(
         path: a prototxt.
         weights: the weights file or files to compare with the net; default: the weights files in the folder of `path`
             with the same base name.
-        data_config: settings for reading data sources that exist.
+        config: settings for reading data sources that exist.
     """
     file = Path(path)
     try:
@@ -72,9 +72,9 @@ def check_file(
         try:
             if kind == "net":
                 weights_paths = [Path(w) for w in _as_list(weights)] or find_weights(file)
-                return _check_net(file, *read_valid_part(file), weights_paths, data_config, notes)
+                return _check_net(file, *read_valid_part(file), weights_paths, config, notes)
             if kind == "solver":
-                return _check_solver(file, read_solver(file), data_config, notes)
+                return _check_solver(file, read_solver(file), config, notes)
         except CaffejaxError as error:
             return Report(str(file), kind, make_findings(error.problems, "text"), notes=tuple(notes))
     if len(Tokens(text)) == 1:
@@ -92,12 +92,10 @@ def _check_net(
     net: NetParameter,
     text_problems: Sequence[Problem],
     weights: Sequence[Path],
-    data_config: DataConfig,
+    config: NetConfig,
     notes: Sequence[str],
 ) -> Report:
-    phases = tuple(
-        _check_phase(file, net, state, weights, data_config, text_problems) for state in list_net_states(net)
-    )
+    phases = tuple(_check_phase(file, net, state, weights, config, text_problems) for state in list_net_states(net))
     return Report(
         str(file),
         "net",
@@ -107,7 +105,7 @@ def _check_net(
     )
 
 
-def _check_solver(file: Path, param: SolverParameter, data_config: DataConfig, notes: list[str]) -> Report:
+def _check_solver(file: Path, param: SolverParameter, config: NetConfig, notes: list[str]) -> Report:
     """Return the report on a solver: problems of its settings, and reports on the nets that its file contains.
 
     For a net in a different file, the report only notes whether this file exists.
@@ -121,7 +119,7 @@ def _check_solver(file: Path, param: SolverParameter, data_config: DataConfig, n
     nets += [("TRAIN", param.train_net_param)] if param.HasField("train_net_param") else []
     nets += [("T", param.net_param)] if param.HasField("net_param") else []  # for both phases
     phases = [
-        _check_phase(file, net, state, (), data_config)
+        _check_phase(file, net, state, (), config)
         for prefix, net in nets
         for state in list_net_states(net)
         if state.name.startswith(prefix)
@@ -138,14 +136,14 @@ def _check_phase(
     net: NetParameter,
     state: NamedState,
     weights: Sequence[Path],
-    data_config: DataConfig,
+    config: NetConfig,
     text_problems: Sequence[Problem] = (),
 ) -> PhaseReport:
     if has_no_data(net, state.message):
         return PhaseReport(state.name, "no data")
     first_report: PhaseReport | None = None
     try:
-        candidates = build_assumed_graphs(net, state.message, file, data_config, text_problems, check_settings=True)
+        candidates = build_assumed_graphs(net, state.message, file, config, text_problems, check_settings=True)
         for graph, _, assumed, is_guess in candidates:
             assumed = (*assumed, *_describe_missing_files(net, state, file.parent))
             report = _make_phase_report(state.name, graph, assumed, [compare_weights(graph, path) for path in weights])
@@ -236,11 +234,11 @@ class _Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection
 
-    def check(self, path: Path, weights: Sequence[str], data_config: DataConfig, timeout: float) -> Report:
+    def check(self, path: Path, weights: Sequence[str], config: NetConfig, timeout: float) -> Report:
         """Return the report on a file. If the process crashes or exceeds `timeout` seconds, the report says so."""
         try:
             self._start()
-            self._pipe.send((os.fspath(path), list(weights), data_config))
+            self._pipe.send((os.fspath(path), list(weights), config))
             report = self._receive(timeout)
         except TimeoutError:
             self.end(hangs=True)
@@ -297,7 +295,7 @@ def check_files(
     *,
     jobs: int | None = None,
     timeout: float = 120,
-    data_config: DataConfig = DataConfig(),
+    config: NetConfig = NetConfig(),
     imports: Sequence[str] = (),
 ) -> Iterator[Report]:
     """Check many files in parallel; yield the reports in the order of the files, as they become available.
@@ -307,7 +305,7 @@ def check_files(
         weights: see `check_file`.
         jobs: number of processes; default: the number of cores.
         timeout: the time limit for each file, in seconds.
-        data_config: settings for reading data sources that exist.
+        config: settings for reading data sources that exist.
         imports: modules that each process imports first, such as those that register layer types.
     """
     model_paths, weights_paths = [Path(path) for path in paths], [os.fspath(w) for w in _as_list(weights)]
@@ -320,7 +318,7 @@ def check_files(
     def check(path: Path) -> Report:
         worker = idle_workers.get()
         try:
-            return worker.check(path, weights_paths, data_config, timeout)
+            return worker.check(path, weights_paths, config, timeout)
         finally:
             idle_workers.put(worker)
 
@@ -344,7 +342,7 @@ def _get_package_folder() -> str:
 def serve_pipe(pipe_number: int) -> None:
     """Import the modules named on the command line, and answer requests from a pipe until it is closed.
 
-    `pipe_fd` is the file number of the pipe. Each request is `(path, weights, data_config)`; the answer is a
+    `pipe_fd` is the file number of the pipe. Each request is `(path, weights, config)`; the answer is a
     report.
     """
     for module in sys.argv[1:]:
@@ -355,11 +353,11 @@ def serve_pipe(pipe_number: int) -> None:
     pipe.send("ready")
     while True:
         try:
-            path, weights, data_config = pipe.recv()
+            path, weights, config = pipe.recv()
         except (EOFError, ConnectionError):
             return
         try:
-            report = check_file(path, weights, data_config)
+            report = check_file(path, weights, config)
         except Exception as error:  # users' modules may raise any exception
             message = f"checking it raised {type(error).__name__}: {error}"
             report = Report(path, "net", make_findings([Problem(message)], "crash"))

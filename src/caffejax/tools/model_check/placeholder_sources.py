@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
-from ...base.config import DataConfig
+from ...base.config import NetConfig
 from ...base.errors import CaffejaxError, GraphError, Problem
 from ...base.paths import find_file
 from ...core.graph import Graph, build_graph
@@ -52,7 +52,7 @@ def build_assumed_graphs(
     net: NetParameter,
     state: NetState,
     file: Path,
-    data_config: DataConfig = DataConfig(),
+    config: NetConfig = NetConfig(),
     text_problems: Sequence[Problem] = (),
     *,
     check_settings: bool = False,
@@ -65,7 +65,7 @@ def build_assumed_graphs(
         net: the net, as `schema.read_net` returns it.
         state: phase, level and stages.
         file: the net's file.
-        data_config: the settings for reading existing data.
+        config: the settings for reading existing data.
         text_problems: the problems of the net's prototxt.
         check_settings: whether invalid settings of data layers with missing sources are errors, the same as if the
             sources existed.
@@ -79,7 +79,7 @@ def build_assumed_graphs(
     ]
     setting_problems: list[Problem] = []
     if check_settings:
-        problems_by_layer = [_find_setting_problems(layer, state, file, data_config) for layer in missing_layers]
+        problems_by_layer = [_find_setting_problems(layer, state, file, config) for layer in missing_layers]
         setting_problems = [problem for problems in problems_by_layer for problem in problems]
         # build_graph reports the problems of layers that stay as they are
         missing_layers = [x for x, problems in zip(missing_layers, problems_by_layer, strict=True) if not problems]
@@ -90,9 +90,7 @@ def build_assumed_graphs(
     for size in sizes:
         try:
             placeholder_net = replace_layers(net, missing_layers, size, hints, file.parent) if missing_layers else net
-            graph = build_graph(
-                placeholder_net, state, file=str(file), data_config=data_config, text_problems=text_problems
-            )
+            graph = build_graph(placeholder_net, state, file=str(file), config=config, text_problems=text_problems)
         except MissingSourceError:
             if setting_problems:
                 raise GraphError(setting_problems) from None
@@ -141,15 +139,13 @@ def _find_missing_sources(layer: LayerParameter, folder: Path | None) -> dict[st
     return {field: files[field] for _, field in names}
 
 
-def _find_setting_problems(
-    layer: LayerParameter, state: NetState, file: Path, data_config: DataConfig
-) -> Sequence[Problem]:
+def _find_setting_problems(layer: LayerParameter, state: NetState, file: Path, config: NetConfig) -> Sequence[Problem]:
     """Return the problems of a data layer's settings that can be found without its source."""
     phase: Any = Phase.Name(layer.phase if layer.HasField("phase") else state.phase)
     source_input = _find_source_input(layer)
     try:
         if source_input is not None and source_input.check is not None:
-            source_input.check(LayerDefinition(layer, phase, str(file), data_config))
+            source_input.check(LayerDefinition(layer, phase, str(file), config))
     except CaffejaxError as error:
         return error.problems
     return list(layer_problems(layer))

@@ -234,7 +234,7 @@ class CompileJob:
         self.mesh = make_mesh(get_devices(self.target), self.parallel.model)
         if self.is_training:
             self.net.graph.check_backward()
-            self.net = self.net.with_compute_config(config_for_mesh(self.mesh, self.net.compute_config))
+            self.net = self.net.with_config(config_for_mesh(self.mesh, self.net.config))
 
     def _problems(self) -> Iterator[str]:
         graph, axis = self.net.graph, self.batch_axis
@@ -305,7 +305,7 @@ class CompileJob:
         start_time = time.perf_counter()
         program, needed_bytes = self._compile(jax.jit(function, **options).lower(*arguments))
         compile_seconds = round(time.perf_counter() - start_time, 1)
-        precision, phase, model = self.net.compute_config.precision, self.net.graph.phase, self.parallel.model
+        precision, phase, model = self.net.config.precision, self.net.graph.phase, self.parallel.model
         return Plan(self.target, precision, phase, batch, program, needed_bytes, operations, compile_seconds, model)
 
     def make_function(self, batch: int) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:

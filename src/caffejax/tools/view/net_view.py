@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...base.atomic_write import replace_file
-from ...base.config import DataConfig
+from ...base.config import NetConfig
 from ...base.errors import CaffejaxError, Problem
 from ...base.glog import collect_warnings
 from ...base.human_readable import format_count
@@ -69,15 +69,13 @@ class NetView:
     phases: dict[Phase, PhaseView]
 
 
-def load_view(
-    file: Path, level: int = 0, stages: Sequence[str] = (), data_config: DataConfig = DataConfig()
-) -> NetView:
+def load_view(file: Path, level: int = 0, stages: Sequence[str] = (), config: NetConfig = NetConfig()) -> NetView:
     """Load the view of a net, without running layers. The files that its data layers read may be missing.
 
     Args:
         file: a prototxt.
         level, stages: the level and stages of the net state.
-        data_config: how data layers read data files, if these exist.
+        config: how data layers read data files, if these exist.
 
     Raises:
         SchemaError: if the file does not exist or is not text. All other problems are recorded in the view.
@@ -86,13 +84,11 @@ def load_view(
         net, problems = read_valid_part(file)
     if not net.layer and not problems:
         problems = (Problem("has no layers", str(file)),)
-    phases = {
-        phase: _load_phase_view(net, make_net_state(net, phase, level, stages), file, data_config) for phase in PHASES
-    }
+    phases = {phase: _load_phase_view(net, make_net_state(net, phase, level, stages), file, config) for phase in PHASES}
     return NetView(file, net, problems, tuple(notes), phases)
 
 
-def _load_phase_view(net: NetParameter, state: NetState, file: Path, data_config: DataConfig) -> PhaseView:
+def _load_phase_view(net: NetParameter, state: NetState, file: Path, config: NetConfig) -> PhaseView:
     indices = [i for i, layer in enumerate(net.layer) if is_included(layer, state)]
     layers = [net.layer[i] for i in indices]
     summaries: dict[int, LayerSummary] = {}
@@ -102,7 +98,7 @@ def _load_phase_view(net: NetParameter, state: NetState, file: Path, data_config
         notes.append("this phase has no data layer, so it is drawn without shapes")
     else:
         with collect_warnings(f"{file}: ") as warnings:
-            summaries, problems, assumptions = _summarize_layers(net, state, file, data_config, layers)
+            summaries, problems, assumptions = _summarize_layers(net, state, file, config, layers)
         notes += [*assumptions, *dict.fromkeys(warnings)]
     drawn_layers = connect_layers(layers)
     boxes = make_boxes(drawn_layers)
@@ -121,14 +117,14 @@ _Summaries = tuple[dict[int, LayerSummary], tuple[Problem, ...], tuple[str, ...]
 
 
 def _summarize_layers(
-    net: NetParameter, state: NetState, file: Path, data_config: DataConfig, layers: Sequence[LayerParameter]
+    net: NetParameter, state: NetState, file: Path, config: NetConfig, layers: Sequence[LayerParameter]
 ) -> _Summaries:
     """Return the layer summaries by index, the problems of the net, and the assumptions about missing data.
 
     If the net cannot be built, only layers that do not depend on a layer with a problem have summaries.
     """
     try:
-        return _summarize_graph(next(build_assumed_graphs(net, state, file, data_config)), range(len(layers)))
+        return _summarize_graph(next(build_assumed_graphs(net, state, file, config)), range(len(layers)))
     except MissingSourceError as reason:
         return {}, (), (f"{reason}; therefore no shapes are known",)
     except CaffejaxError as error:
@@ -139,7 +135,7 @@ def _summarize_layers(
     valid_net = NetParameter(name=net.name, layer=[layers[i] for i in valid_indices])
     try:
         summaries, _, assumptions = _summarize_graph(
-            next(build_assumed_graphs(valid_net, state, file, data_config)), valid_indices
+            next(build_assumed_graphs(valid_net, state, file, config)), valid_indices
         )
     except (MissingSourceError, CaffejaxError):
         return {}, problems, ()
@@ -285,7 +281,7 @@ def write_view(
     out: str | os.PathLike[str],
     level: int = 0,
     stages: Sequence[str] = (),
-    data_config: DataConfig = DataConfig(),
+    config: NetConfig = NetConfig(),
 ) -> NetView:
     """Write the HTML page of a net file. An invalid net is drawn with its problems.
 
@@ -293,7 +289,7 @@ def write_view(
         file: a prototxt.
         out: the path of the page, `.html`.
         level, stages: the level and stages of the net state.
-        data_config: how data layers read data files, if these exist.
+        config: how data layers read data files, if these exist.
 
     Returns:
         The view on the page.
@@ -302,7 +298,7 @@ def write_view(
         SchemaError: if the prototxt does not exist or is not text.
         CaffejaxError: if the page cannot be written.
     """
-    view = load_view(Path(file), level, stages, data_config)
+    view = load_view(Path(file), level, stages, config)
     content = make_page(view)
     with replace_file(out) as page_file:
         page_file.write(content)

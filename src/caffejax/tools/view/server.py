@@ -11,7 +11,7 @@ from pathlib import Path
 from socketserver import TCPServer
 from typing import Any, cast
 
-from ...base.config import DataConfig
+from ...base.config import NetConfig
 from ...base.errors import CaffejaxError, Problem
 from .html_page import escape_json, render_page
 from .net_view import load_view, to_json
@@ -22,9 +22,9 @@ HOST = "127.0.0.1"
 class _FileWatcher:
     """The view of a net file, which is reloaded when the file changes."""
 
-    def __init__(self, file: Path, level: int, stages: Sequence[str], data_config: DataConfig) -> None:
+    def __init__(self, file: Path, level: int, stages: Sequence[str], config: NetConfig) -> None:
         self._file = file
-        self._load = lambda: to_json(load_view(file, level, stages, data_config))
+        self._load = lambda: to_json(load_view(file, level, stages, config))
         self._lock = threading.Lock()
         self._stamp: object = None
         self._net: dict[str, Any] = {}
@@ -53,7 +53,7 @@ def serve(
     level: int = 0,
     stages: Sequence[str] = (),
     on_listening: Callable[[ThreadingHTTPServer], object] = lambda server: None,
-    data_config: DataConfig = DataConfig(),
+    config: NetConfig = NetConfig(),
 ) -> None:
     """Show a net in browsers on this machine until the process is interrupted.
 
@@ -62,13 +62,13 @@ def serve(
         port: the port, or 0 for any free port.
         level, stages: the level and stages of the net state.
         on_listening: a function that is called with the server once the server listens.
-        data_config: how data layers read data files, if these exist.
+        config: how data layers read data files, if these exist.
 
     Raises:
         SchemaError: if the prototxt does not exist at the start or is not text.
         CaffejaxError: if the port is in use.
     """
-    watcher = _FileWatcher(file, level, stages, data_config)
+    watcher = _FileWatcher(file, level, stages, config)
     watcher.get_net()
 
     class Handler(_Handler):

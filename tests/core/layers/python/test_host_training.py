@@ -13,7 +13,7 @@ import user_layers
 from python_nets import python_layer
 
 from caffejax import CaffejaxError, Loader, Net, Parallel, Solver
-from caffejax.base.config import DataConfig, DataShard
+from caffejax.base.config import DataShard, NetConfig
 from caffejax.core.program.interpreter import CompiledParts
 from caffejax.core.solver.host_program import as_one_program
 
@@ -228,8 +228,8 @@ def test_a_source_runs_once_a_pass_for_all_devices_which_train_as_one(
 
 
 def test_each_process_takes_its_part_of_a_source() -> None:
-    configs = [DataConfig(num_parts=4, shard=DataShard(i, 2, 4)) for i in (0, 2)]
-    loaders = [Loader(Net(ROWS, "TRAIN", data_config=config).graph) for config in configs]
+    configs = [NetConfig(num_parts=4, shard=DataShard(i, 2, 4)) for i in (0, 2)]
+    loaders = [Loader(Net(ROWS, "TRAIN", config=config).graph) for config in configs]
     for index in range(3):
         parts = [next(loader)["x"] for _ in range(2) for loader in loaders]
         whole = np.random.default_rng(index).normal(size=(8, 5))
@@ -247,7 +247,7 @@ def test_each_process_takes_its_part_of_a_source() -> None:
 def test_layers_whose_batch_cannot_be_divided_are_named(layer: str, words: str) -> None:
     text = python_layer("rows", layer, "", "x target" if layer == "Rows" else "x")
     with pytest.raises(CaffejaxError, match=rf"layer 'rows' \(Python\): .*{words}"):
-        Net(text, "TRAIN", data_config=DataConfig(num_parts=3))
+        Net(text, "TRAIN", config=NetConfig(num_parts=3))
 
 
 def test_layers_write_once_a_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ def make_python(p: PythonParameter, definition: LayerDefinition, *, ctx: Context
     available under their usual names, since they are built in.
     See [python_layers.md](python_layers.md).
     """
-    layer_type, num_parts = _make_type(p, definition, ctx), definition.data_config.num_parts
+    layer_type, num_parts = _make_type(p, definition, ctx), definition.config.num_parts
     require(
         bool(definition.layer.bottom) or num_parts == 1 or layer_type.is_input,
         "has no bottoms, and is traced or has blobs, so its top has one size on each device, and cannot be divided "
@@ -44,7 +44,7 @@ def _make_type(p: PythonParameter, definition: LayerDefinition, ctx: Context) ->
     if not (p.module and p.layer):
         raise LayerError("python_param must set `module`, a Python module, and `layer`, a class or function in it")
     full_name = f"{p.module}.{p.layer}"
-    if definition.data_config.no_python_layers:
+    if definition.config.no_python_layers:
         refusal = f"would run {full_name}, which is Python code, but no_python_layers (--no_python_layers) forbids it"
         return _builtin_or_raise(p, definition, LayerError(refusal))
     try:
@@ -73,7 +73,7 @@ def _builtin_or_raise(p: PythonParameter, definition: LayerDefinition, error: La
         raise error
     for problem in layer_type.signature.iterate_count_problems(len(definition.layer.bottom), len(definition.layer.top)):
         raise LayerError(f"{p.layer}, which is built in, {problem}")
-    is_forbidden = definition.data_config.no_python_layers
+    is_forbidden = definition.config.no_python_layers
     reason = "Python layers are forbidden" if is_forbidden else f"there is no module '{p.module}'"
     log.info("Layer '%s': %s; using the built-in layer", definition.layer.name, reason)
     return layer_type

@@ -46,7 +46,7 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: An
     layer = layers.of_device(None, [])
     position = layer if layer.has_position else None
     if not definition.layer.bottom and not layer.params([]):
-        source = HostSource(layer, definition.data_config.num_parts)
+        source = HostSource(layer, definition.config.num_parts)
         source_input = SourceInput(
             lambda definition: SourceSpec(source.tops),
             lambda definition, tops: source,

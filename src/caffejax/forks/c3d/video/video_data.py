@@ -96,7 +96,7 @@ class ClipDataset(VideoDataset[Any]):
 
     def __init__(self, definition: LayerDefinition, param: Any, rng: CounterRng) -> None:
         self._param, self._rng, self._training = param, rng, definition.training
-        self._max_pixels = definition.data_config.max_image_pixels
+        self._max_pixels = definition.config.max_image_pixels
         has_multiple_labels = bool(getattr(param, "use_multiple_label", False))
         file = definition.path(param.source)
         videos = read_videos(
@@ -384,7 +384,7 @@ class SegmentDataset(VideoDataset[int]):
     def __init__(self, definition: LayerDefinition, rng: CounterRng) -> None:
         param = self._param = definition.layer.video_data_param
         self._rng, self._training = rng, definition.training
-        self._max_pixels = definition.data_config.max_image_pixels
+        self._max_pixels = definition.config.max_image_pixels
         self._crop = make_crop(definition)
         self._is_flow, self._pattern = _read_name_pattern(param)
         file = definition.path(param.source)

@@ -242,7 +242,7 @@ class AnnotatedDataLayer(DataLayer):
             )
             return
         mapped_classes = set(read_label_map(path).values())
-        first_annotations = dataset.read_first_annotations(NUM_COUNTED_RECORDS, self.definition.data_config.skip_bad)
+        first_annotations = dataset.read_first_annotations(NUM_COUNTED_RECORDS, self.definition.config.skip_bad)
         unknown_classes = {
             int(c) for annotations in first_annotations for c in annotations.objects[:, CLASS]
         } - mapped_classes
