@@ -60,7 +60,7 @@ def test_copies_compute_the_same(make_copy: Callable[[Any], Any]) -> None:
         net_copy = make_copy(original)
         assert net_copy is not original
         assert net_copy.graph == original.graph
-        assert net_copy.config == NetConfig(backward="rules", kernels="reference", remat="auto", memory_limit=10**9)
+        assert net_copy.config == NetConfig(**options)
         assert_equal(compute(net_copy), compute(original))
         assert net_copy.with_phase("TRAIN").graph == net.graph
 

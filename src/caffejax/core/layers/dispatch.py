@@ -226,8 +226,9 @@ def call_on_host(
             )
         *_, blobs, bottoms = tree.unflatten(types)
         tops, state = infer_results_on_host(ctx, blobs, bottoms)
-        # a float, since JAX has no tangents of integers that vary over devices
-        return [*tops, *state, *(COUNT for axis in top_axes if axis is not None), *types[: len(order)]]
+        # floats, since JAX has no tangents of integers that vary over devices
+        counts = [jax.ShapeDtypeStruct((), jnp.float32) for axis in top_axes if axis is not None]
+        return [*tops, *state, *counts, *types[: len(order)]]
 
     def compute_results(*arrays: np.ndarray) -> Sequence[Any]:
         order, key, counts, blobs, bottoms = tree.unflatten(arrays)
@@ -283,9 +284,6 @@ def call_on_host(
 
     tops, order, state, top_counts = make_differentiable(run, run_backward)(order, key, counts, tuple(blobs), bottoms)
     return tops, state, order, [None if n is None else n.astype(jnp.int32) for n in top_counts]
-
-
-COUNT = jax.ShapeDtypeStruct((), jnp.float32)
 
 
 def infer_results_on_host(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[list[Any], list[Any]]:

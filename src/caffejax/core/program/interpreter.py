@@ -322,24 +322,17 @@ def _infer_top_rows(layer: Layer, context: Context, params: Arrays, bottoms: Seq
 
     try:
         larger_shapes, shapes = infer_shapes(2), infer_shapes(1)  # users' layers keep the shapes of the last call
-    except LayerError as error:  # such as one about a bottom whose number of rows is fixed
+    except Exception as error:  # such as one about a bottom whose number of rows is fixed
         raise LayerError(f"{reason}: {remedy}") from error
-    all_origins = {bottom.origin for bottom in bottoms if isinstance(bottom, PaddedRows)}
-    top_origins: list[RowsOrigin | None] = []
+    has_other_rows = any(isinstance(x, PaddedRows) and x.origin != blob.origin for x in bottoms)
+    origins: list[RowsOrigin | None] = []
     for i, (shape, larger_shape) in enumerate(zip(shapes, larger_shapes, strict=True)):
         axes = [axis for axis, (n, m) in enumerate(zip(shape, larger_shape, strict=True)) if n != m]
         if len(axes) > 1:
             raise LayerError(f"{reason}: {remedy}")
-        if not axes:
-            top_origins.append(None)
-        elif all_origins == {blob.origin} and (axes[0], shape[axes[0]]) == (
-            blob.origin.axis,
-            blob.shape[blob.origin.axis],
-        ):
-            top_origins.append(blob.origin)
-        else:
-            top_origins.append(RowsOrigin(f"{layer.key}/{i}", axes[0]))
-    return top_origins
+        keeps_rows = axes == [blob.origin.axis] and shape[axes[0]] == blob.shape[axes[0]] and not has_other_rows
+        origins.append(None if not axes else blob.origin if keeps_rows else RowsOrigin(f"{layer.key}/{i}", axes[0]))
+    return origins
 
 
 def prepare_layer_inputs(
