@@ -58,7 +58,7 @@ def ld_preload() -> str:
 def sanitized_build(ld_preload: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the package, compiled with AddressSanitizer."""
     folder = tmp_path_factory.mktemp("sanitized")
-    compiler_flags = "-fsanitize=address -fno-omit-frame-pointer -g -O1"
+    compiler_flags = "-fsanitize=address -fno-omit-frame-pointer -O1"
     # by the names that old and new setuptools know
     flags = {"CFLAGS": compiler_flags, "CXXFLAGS": compiler_flags, "LDFLAGS": "-fsanitize=address"}
     command = [

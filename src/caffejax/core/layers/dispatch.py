@@ -297,7 +297,12 @@ def infer_results_on_host(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[
 
 def _make_calls_in_callbacks() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the calls of a function of JAX arrays, and of its gradient, for callbacks, which run in other threads."""
-    x64, device = bool(jax.config.read("jax_enable_x64")), jax.local_devices(backend="cpu")[0]
+    try:
+        x64, device = bool(jax.config.read("jax_enable_x64")), jax.local_devices(backend="cpu")[0]
+    except RuntimeError as error:
+        raise LayerError(
+            "runs on the CPU here, which JAX may not use: set JAX_PLATFORMS=cuda,cpu or the like"
+        ) from error
 
     @contextlib.contextmanager
     def as_traced(ctx: Context) -> Iterator[None]:

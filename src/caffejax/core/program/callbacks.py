@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from ..graph import Graph, Layer
 from ..layers import HostFunction
@@ -51,13 +52,14 @@ def find_layers_outside_programs(graph: Graph) -> list[Layer]:
     ]
 
 
-def find_layers_without_padding(graph: Graph, input_origins: Mapping[str, RowsOrigin], *, marked: bool) -> list[Layer]:
+def find_layers_without_padding(
+    graph: Graph, input_origins: Mapping[str, RowsOrigin] = MappingProxyType({})
+) -> list[Layer]:
     """Return the layers that read blobs with rows of padding, but depend on all rows. Layers after them are left out.
 
     Args:
         graph: the graph.
         input_origins: where the rows of those inputs come from that have rows of padding.
-        marked: whether rows that layers pad, see `LayerTraits.pads_rows`, are rows of padding, too.
     """
     origins: dict[str, RowsOrigin] = {}
     layers = []
@@ -72,7 +74,7 @@ def find_layers_without_padding(graph: Graph, input_origins: Mapping[str, RowsOr
             origin = None if tops is None else tops[i]
             if layer.type.is_input:
                 origin = input_origins.get(name)
-            elif marked and layer.type.traits.pads_rows and not layer.type.on_host:
+            elif graph.has_host_layers and layer.type.traits.pads_rows and not layer.type.on_host:
                 origin = RowsOrigin(layer.key, rows_axis(graph.blobs[name]), is_marked=True)
             origins.pop(name, None)
             if origin is not None:

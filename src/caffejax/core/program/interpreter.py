@@ -305,7 +305,7 @@ def _infer_top_rows(layer: Layer, context: Context, params: Arrays, bottoms: Seq
     name, blob = next((n, b) for n, b in zip(layer.bottoms, bottoms, strict=True) if isinstance(b, PaddedRows))
     reason = f"depends on all rows of '{name}', whose number depends on values, so JAX cannot trace it"
     remedy = "call the net outside of JAX's transformations; only jax.grad is possible"
-    if context.axis_name is not None:
+    if context.config.axis_name is not None:
         raise LayerError(f"{reason}: train on one device")
     if not layer.type.on_host and not callbacks_may_run_programs():
         raise LayerError(f"{reason} on a single CPU: set the environment variable NPROC=2, or {remedy}")

@@ -343,7 +343,7 @@ def _check_host_layers(graph: Graph, mesh: Mesh) -> None:
     refused = host_layers
     if mesh.axis_names == (DATA,) and jax.process_count() == 1:
         positions = [layer for layer in host_layers if layer.type.position is not None]
-        outside = [*find_layers_outside_programs(graph), *find_layers_without_padding(graph, {}, marked=True)]
+        outside = [*find_layers_outside_programs(graph), *find_layers_without_padding(graph)]
         refused = [*outside, *find_writers(graph), *positions] if host_layers else []
     if refused:
         reasons = "depends on all rows of a blob whose number of rows depends on values", "runs on the host"

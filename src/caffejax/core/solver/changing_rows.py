@@ -60,7 +60,7 @@ class RowPadding:
     def _check(self, changing: frozenset[str], origins: Mapping[str, str]) -> bool:
         """Return whether all layers can run on rows of padding. If not, log their names."""
         rows = {name: RowsOrigin(origins[name]) for name in changing}
-        layers = find_layers_without_padding(self._graph, rows, marked=self._graph.has_host_layers)
+        layers = find_layers_without_padding(self._graph, rows)
         if layers:
             log.info(
                 "The net is compiled for each number of rows of %s, because these layers depend on all rows: %s",
