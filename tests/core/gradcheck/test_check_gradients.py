@@ -159,6 +159,12 @@ def test_a_custom_type_without_a_rule_is_ok(register_cube: RegisterCube) -> None
     assert "no rule" in str(report)
 
 
+def test_rows_name_the_params() -> None:
+    report = check_gradients("InnerProduct", "num_output: 3", bottoms=[(2, 5)])
+    assert [row.argument for row in report.rows] == ["bottom 0 (bottom0)", "weight", "bias"]
+    assert str(report.rows[1]).startswith("gradient of weight: ok")
+
+
 def test_a_wrong_rule_of_a_custom_type_is_reported(register_cube: RegisterCube) -> None:
     def rule(params: Any, x: Any, *, y: Any, dy: Any, factor: float = 3.0) -> Any:
         return (jnp.sum(dy * x**3)[None],), factor * params["0"] * x**2 * dy

@@ -633,7 +633,7 @@ def _select_arguments(layer: Layer) -> tuple[Argument, ...]:
         for i, name in enumerate(layer.bottoms)
         if i not in layer.index_bottoms and not layer.type.stops_gradients and _is_computed(layer, i)
     ]
-    blobs = [Argument("blob", i, f"blob {i}") for i, p in enumerate(layer.params) if p.spec.learnable]
+    blobs = [Argument("blob", i, p.spec.name or f"blob {i}") for i, p in enumerate(layer.params) if p.spec.learnable]
     return (*bottoms, *blobs)
 
 
