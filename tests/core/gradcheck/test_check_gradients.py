@@ -237,6 +237,21 @@ def test_x64_mode_is_restored() -> None:
     assert jnp.ones(1).dtype == dtype_before == jnp.float32
 
 
+def test_a_param_that_the_function_never_uses_is_reported() -> None:
+    def scale(params: Any, x: Any) -> Any:
+        return params["scale"] * x + params["steps"] // 1
+
+    specs = [ParamSpec((1,), name=name) for name in ("scale", "bias", "steps")]
+    for on_host in (False, True):
+        fields = {"params": lambda x: specs, "top_shapes": lambda x: [x.shape], "on_host": on_host}
+        with register_temporarily(declare("Own", **fields)(scale)):
+            rows = {row.argument: row for row in check_gradients("Own", bottoms=[(2, 3)]).rows}
+        assert rows["bias"].verdict == "never used in phase TRAIN: its gradient is zero everywhere"
+        assert not rows["bias"].ok
+        assert rows["steps"].ok, "used, although its gradient is zero"
+        assert rows["scale"].ok is not on_host
+
+
 @pytest.mark.parametrize(
     ("type_name", "bottom", "verdict"),
     [

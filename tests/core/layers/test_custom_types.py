@@ -144,6 +144,10 @@ def make_invalid_types() -> dict[str, tuple[LayerType, str]]:
             make_type_with_params(state, ParamSpec((1,))),
             "params that are not persistent must be declared last",
         ),
+        "params that are not taken": (
+            make_type_with_params(ParamSpec((1,), name="scale"), ParamSpec((1,)), state),
+            "has 'scale', '1' as params, but its function does not take `params`: add it",
+        ),
     }
 
 
