@@ -23,12 +23,7 @@ from ...base.errors import UNKNOWN_TYPE, GraphError, did_you_mean
 from ..schema.caffe_pb2 import LayerParameter
 from ..schema.fork_fields import sets_fork_field
 from .packages import iterate_packages, list_own_packages
-from .types import (
-    LayerType,
-    Signature,
-    Variants,
-    unite_signatures,
-)
+from .types import LayerType, Signature, Variants, unite_signatures
 
 
 class HasType(Protocol):
