@@ -18,6 +18,7 @@ from caffejax.core.data.synthetic_inputs import complete_inputs
 from caffejax.core.gradcheck.check_gradients import OK, LayerGradients, compare_gradients, compute_gradients, make_cases
 from caffejax.core.gradcheck.layer_gradients import Case, net_gradients, rule_gradients
 from caffejax.core.layers import register_temporarily
+from caffejax.core.schema.caffe_pb2 import FillerParameter
 from golden_cases import ACCEPTED_CASES, format_case_id, get_layer_type_of_case, make_case_params
 
 
@@ -235,6 +236,37 @@ def test_x64_mode_is_restored() -> None:
     dtype_before = jnp.ones(1).dtype
     check_gradients("Sigmoid" if "Sigmoid" in layer_types() else "Softmax", bottoms=[(2, 3)])
     assert jnp.ones(1).dtype == dtype_before == jnp.float32
+
+
+DECLARED = {
+    "value": ParamSpec((4,), value=np.ones(4)),
+    "filler": ParamSpec((4,), FillerParameter(type="uniform", min=1, max=3)),
+    "constant": ParamSpec((4,), FillerParameter(type="constant", value=3)),
+    "function": ParamSpec((4,), lambda key, shape: 2 + jax.random.uniform(key, shape)),
+    "zeros among others": ParamSpec((4,), value=np.array([1.0, 0, 0, 2])),
+}
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_params_of_a_users_type_are_near_their_initial_values(name: str) -> None:
+    """The function is NaN elsewhere. A factor 1 that the rule omits shows, because it is no longer 1."""
+
+    def forward(params: Any, x: Any) -> Any:
+        return jnp.log(params["0"]) * x
+
+    def rule(params: Any, x: Any, *, y: Any, dy: Any) -> Any:
+        return {"0": jnp.sum(dy * x, 0) / params["0"]}, jnp.log(params["0"]) * dy
+
+    def wrong_rule(params: Any, x: Any, *, y: Any, dy: Any) -> Any:
+        return {"0": jnp.sum(dy * x, 0)}, jnp.log(params["0"]) * dy
+
+    for seed in range(3):
+        for backward, is_right in ((rule, True), (wrong_rule, False)):
+            own = declare("Own", params=lambda x: [DECLARED[name]], backward=backward)(forward)
+            with register_temporarily(own):
+                report = check_gradients("Own", bottoms=[(3, 4)], seed=seed)
+                assert report.ok is is_right, report
+                assert not check_gradients("Own", bottoms=[(3, 4)], blobs=[-np.ones(4)]).ok, "blobs= has precedence"
 
 
 def test_a_param_that_the_function_never_uses_is_reported() -> None:

@@ -510,7 +510,8 @@ def check_gradients(
             top level of a module. Python layers with Caffe's interface compute in float32, and their tolerance is 1e-3.
         param: the settings of a single layer, as `caffejax.layer` takes them.
         bottoms: the bottoms of a single layer. Each is an array, or a shape to fill with random numbers.
-        blobs: the blobs of a single layer, or None for random blobs.
+        blobs: the blobs of a single layer, or None for random blobs, which are near the initial values that a user's
+            type declares if these are not all zero.
         layers: names of the net's layers to check, or None for all except automatically inserted Splits.
         weights: the net's variables or a .caffemodel, or None to initialize the variables with the fillers. Params that
             start at zero, and are not in the .caffemodel, are random.
