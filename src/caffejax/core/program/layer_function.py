@@ -94,7 +94,7 @@ class LayerFunction:
             shapes: the shape of each bottom, or an array of this shape.
 
         Raises:
-            CaffejaxError: if there is no key, the layer does not accept these shapes, or settings are invalid.
+            CaffejaxError: if the key is missing, the layer does not accept these shapes, or settings are invalid.
         """
         try:
             check_key(key)
