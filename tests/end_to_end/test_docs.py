@@ -21,6 +21,7 @@ import caffejax.core.solver.solver
 from caffejax import Net, check_gradients
 from caffejax.cli import main
 from caffejax.core.layers import layer_types, registry
+from caffejax.core.solver import lr_schedules, solver_param, update_rules
 from compile_flags import make_cpu_devices_environment
 
 REPOSITORY = Path(__file__).parents[2]
@@ -141,6 +142,17 @@ def test_the_page_on_weights_works(
     assert capsys.readouterr().out == expected_output
     solver, variables = namespace["solver"], namespace["variables"]
     np.testing.assert_array_equal(solver.variables.params["conv1"]["weight"], variables.params["conv1"]["weight"])
+
+
+def test_the_page_on_solvers_lists_all_rules_policies_and_settings_of_forks() -> None:
+    page = (REPOSITORY / "docs" / "solvers.md").read_text()
+    for names, heading in (
+        (update_rules.RULES, "## Update rules"),
+        (lr_schedules.POLICIES, "## Learning-rate policies"),
+        ([*solver_param._ALLOWED_VALUES, *solver_param._SUPPORTED_SETTINGS], ""),
+    ):
+        section = page.partition(heading)[2].partition("\n## ")[0] if heading else page
+        assert [name for name in names if not re.search(rf"`{name}\b", section)] == []
 
 
 @pytest.mark.long

@@ -106,8 +106,9 @@ def _describe_type(title: str, t: LayerType, printed_settings: set[tuple[Setting
 
 
 def _describe_settings(settings: Iterable[Setting]) -> Iterator[str]:
-    """Yield two lines for each setting: its name and default, and its meaning."""
+    """Yield a line for each setting, its name and default, and a line for its meaning if it is described."""
     for s in settings:
         kind = f"{s.kind}, repeated" if s.repeated else s.kind
         yield f"  {s.name} ({kind}; default: {s.default})" if s.default else f"  {s.name} ({kind})"
-        yield f"      {s.meaning}"
+        if s.meaning:
+            yield f"      {s.meaning}"

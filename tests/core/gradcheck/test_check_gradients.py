@@ -18,6 +18,7 @@ from caffejax.core.data.synthetic_inputs import complete_inputs
 from caffejax.core.gradcheck.check_gradients import OK, LayerGradients, compare_gradients, compute_gradients, make_cases
 from caffejax.core.gradcheck.layer_gradients import Case, net_gradients, rule_gradients
 from caffejax.core.layers import register_temporarily
+from caffejax.core.schema.caffe_pb2 import FillerParameter
 from golden_cases import ACCEPTED_CASES, format_case_id, get_layer_type_of_case, make_case_params
 
 
@@ -159,6 +160,12 @@ def test_a_custom_type_without_a_rule_is_ok(register_cube: RegisterCube) -> None
     assert "no rule" in str(report)
 
 
+def test_rows_name_the_params() -> None:
+    report = check_gradients("InnerProduct", "num_output: 3", bottoms=[(2, 5)])
+    assert [row.argument for row in report.rows] == ["bottom 0 (bottom0)", "weight", "bias"]
+    assert str(report.rows[1]).startswith("gradient of weight: ok")
+
+
 def test_a_wrong_rule_of_a_custom_type_is_reported(register_cube: RegisterCube) -> None:
     def rule(params: Any, x: Any, *, y: Any, dy: Any, factor: float = 3.0) -> Any:
         return (jnp.sum(dy * x**3)[None],), factor * params["0"] * x**2 * dy
@@ -229,6 +236,52 @@ def test_x64_mode_is_restored() -> None:
     dtype_before = jnp.ones(1).dtype
     check_gradients("Sigmoid" if "Sigmoid" in layer_types() else "Softmax", bottoms=[(2, 3)])
     assert jnp.ones(1).dtype == dtype_before == jnp.float32
+
+
+DECLARED = {
+    "value": ParamSpec((4,), value=np.ones(4)),
+    "filler": ParamSpec((4,), FillerParameter(type="uniform", min=1, max=3)),
+    "constant": ParamSpec((4,), FillerParameter(type="constant", value=3)),
+    "function": ParamSpec((4,), lambda key, shape: 2 + jax.random.uniform(key, shape)),
+    "zeros among others": ParamSpec((4,), value=np.array([1.0, 0, 0, 2])),
+}
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_params_of_a_users_type_are_near_their_initial_values(name: str) -> None:
+    """The function is NaN elsewhere. A factor 1 that the rule omits shows, because it is no longer 1."""
+
+    def forward(params: Any, x: Any) -> Any:
+        return jnp.log(params["0"]) * x
+
+    def rule(params: Any, x: Any, *, y: Any, dy: Any) -> Any:
+        return {"0": jnp.sum(dy * x, 0) / params["0"]}, jnp.log(params["0"]) * dy
+
+    def wrong_rule(params: Any, x: Any, *, y: Any, dy: Any) -> Any:
+        return {"0": jnp.sum(dy * x, 0)}, jnp.log(params["0"]) * dy
+
+    for seed in range(3):
+        for backward, is_right in ((rule, True), (wrong_rule, False)):
+            own = declare("Own", params=lambda x: [DECLARED[name]], backward=backward)(forward)
+            with register_temporarily(own):
+                report = check_gradients("Own", bottoms=[(3, 4)], seed=seed)
+                assert report.ok is is_right, report
+                assert not check_gradients("Own", bottoms=[(3, 4)], blobs=[-np.ones(4)]).ok, "blobs= has precedence"
+
+
+def test_a_param_that_the_function_never_uses_is_reported() -> None:
+    def scale(params: Any, x: Any) -> Any:
+        return params["scale"] * x + params["steps"] // 1
+
+    specs = [ParamSpec((1,), name=name) for name in ("scale", "bias", "steps")]
+    for on_host in (False, True):
+        fields = {"params": lambda x: specs, "top_shapes": lambda x: [x.shape], "on_host": on_host}
+        with register_temporarily(declare("Own", **fields)(scale)):
+            rows = {row.argument: row for row in check_gradients("Own", bottoms=[(2, 3)]).rows}
+        assert rows["bias"].verdict == "never used in phase TRAIN: its gradient is zero everywhere"
+        assert not rows["bias"].ok
+        assert rows["steps"].ok, "used, although its gradient is zero"
+        assert rows["scale"].ok is not on_host
 
 
 @pytest.mark.parametrize(

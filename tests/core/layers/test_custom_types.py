@@ -144,6 +144,10 @@ def make_invalid_types() -> dict[str, tuple[LayerType, str]]:
             make_type_with_params(state, ParamSpec((1,))),
             "params that are not persistent must be declared last",
         ),
+        "params that are not taken": (
+            make_type_with_params(ParamSpec((1,), name="scale"), ParamSpec((1,)), state),
+            "has 'scale', '1' as params, but its function does not take `params`: add it",
+        ),
     }
 
 
@@ -200,7 +204,7 @@ def test_invalid_declarations_raise() -> None:
 
 
 def test_notebook_cell_replaces_only_types_of_the_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"_types": layer_types(), "_aliases": {}, "_modules": {}}.items():
+    for name, value in {"_types": layer_types(), "_aliases": {}, "_modules": {**registry._modules}}.items():
         monkeypatch.setattr(registry, name, value)
     cell = "from caffejax import register\nregister(name, aliases=aliases)(forward)"
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -208,7 +212,7 @@ def test_notebook_cell_replaces_only_types_of_the_notebook(monkeypatch: pytest.M
         exec(cell, names | {"name": "Own", "aliases": ("Ours",), "forward": lambda x, by=factor: by * x})
     net = Net(INPUT_LAYER + CUSTOM_LAYER.replace('"Own"', '"Ours"'))
     np.testing.assert_array_equal(net.apply({}, {}, {"x": X})[0]["y"], 3 * X)
-    with pytest.raises(ValueError, match="'ReLU' is already registered"):
+    with pytest.raises(ValueError, match=r"'ReLU' is already registered, by caffejax\.core\.layers\.neuron;"):
         exec(cell, names | {"name": "ReLU", "aliases": (), "forward": scale_by_param})
 
 
@@ -328,7 +332,7 @@ def test_settings_that_cannot_be_read_are_refused() -> None:
 
 
 def test_a_module_that_is_reloaded_replaces_its_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"_types": layer_types(), "_aliases": {}, "_modules": {}}.items():
+    for name, value in {"_types": layer_types(), "_aliases": {}, "_modules": {**registry._modules}}.items():
         monkeypatch.setattr(registry, name, value)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -348,5 +352,5 @@ register("Own", aliases=("Ours",))(lambda x: {factor} * x)
     with pytest.raises(ValueError, match="'Own' is already registered"):  # twice in one module is a mistake
         importlib.reload(module)
     (tmp_path / "others_layers.py").write_text(text.format(factor=5))
-    with pytest.raises(ValueError, match="'Own' is already registered"):
+    with pytest.raises(ValueError, match="'Own' is already registered, by reloaded_layers; use a different name"):
         importlib.import_module("others_layers")

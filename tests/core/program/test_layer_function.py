@@ -270,6 +270,11 @@ def _list_types(layer_type: LayerType) -> list[LayerType]:
         (lambda: CONV(CONV.init(KEY, X).params, X[:, :2]), "'weight' in params must be of shape (2, 2, 3, 3)"),
         (lambda: CONV.init(KEY, 5), "the shape of a bottom must be a tuple of integers, or an array, not a value of"),
         (lambda: CONV.init(0, X), "a random key must be a JAX key"),
+        (
+            lambda: CONV.init(X.shape),
+            "call it as init(key, *shapes), with a random key before the shapes: a ",
+        ),
+        (lambda: CONV.init(X), "such as jax.random.key(0), not a value of type ArrayImpl"),
         (lambda: caffejax.layer("BatchNorm")(X), "has 'mean', 'variance', 'scale_factor' as state: pass it"),
         (lambda: caffejax.layer("Dropout", phase="TRAIN")(X), "needs a random key: pass key="),
     ],

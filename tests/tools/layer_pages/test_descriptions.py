@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -87,6 +89,28 @@ def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert (kernel_size["kind"], kernel_size["repeated"]) == ("int", False)
     assert kernel_size["meaning"].startswith("side of the window")
     assert [s["default"] for s in filler["settings"]["FillerParameter"] if s["name"] == "std"] == ["1"]
+
+
+@dataclass
+class GainSettings:
+    """Settings of a user's type."""
+
+    beta: float = 1.5
+    sizes: Sequence[int] = ()
+    mode: str = "sum"
+
+
+def test_settings_of_a_dataclass_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    own = declare("Own", param="python_param", settings=GainSettings)(lambda p, x: p.beta * x)
+    with register_temporarily(own):
+        assert main(["layers", "Own"]) == 0
+        out = capsys.readouterr().out
+        assert main(["layers", "Own", "--json"]) == 0
+    expected = "  beta (float; default: 1.5)\n  sizes (collections.abc.Sequence[int]; default: ())\n"
+    assert f"\nparam_str:\n{expected}  mode (str; default: 'sum')\n" in out
+    assert "module" not in out, "python_param's other fields mean nothing to the type"
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert [s["name"] for s in entry["settings"]["param_str"]] == ["beta", "sizes", "mode"]
 
 
 def test_the_command_suggests_a_type(capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,7 @@ NOT_CHECKED = (
     "not checked: all gradients are zero; give other weights (--weights) or inputs (--inputs), or set a filler"
 )
 NOTHING_TO_COMPARE = "nothing to compare"
+UNUSED_PARAM = "never used in phase {}: its gradient is zero everywhere"
 BACKWARD_WRONG = "backward is wrong"
 ZERO_NOTE = (
     "The backward of layer '{}' gives zeros. If it is to stop the gradient, declare so: Gradient(stops_gradient=True) "
@@ -146,6 +147,7 @@ def check_layer(layer: Layer, case: Case, samples: int | None, random: np.random
         return _make_problem_rows(layer, case, reason)
     rows = compare_gradients(layer.key, case, gradients)
     rows = _compare_elsewhere(rows, layer, case, samples, random)
+    rows = [_reject_unused_param(row, layer, case, a) for row, a in zip(rows, case.arguments, strict=True)]
     if case.on_host or case.context.type.gradient.backward is None:
         rows = _compare_at_second_point(rows, case, random)
     return rows
@@ -251,6 +253,22 @@ def _reject_zeros(rows: list[Row], case: Case, random: np.random.Generator) -> l
         replace(row, verdict=NOT_CHECKED) if row.zero and row.ok and nonzero else row
         for row, nonzero in zip(rows, is_nonzero, strict=True)
     ]
+
+
+def _reject_unused_param(row: Row, layer: Layer, case: Case, argument: Argument) -> Row:
+    """Return the row of an argument, which is not ok if it is a param on which no top depends.
+
+    Caffe's Python layers are excepted, because their blobs may store numbers between passes.
+    """
+    if not (row.zero and row.ok and argument.kind == "blob") or _is_users_host_layer(layer):
+        return row
+    blobs = [1.5 * blob + 1 if i == argument.position else blob for i, blob in enumerate(case.blobs)]
+    try:
+        tops = case.compute_tops(blobs=tuple(blobs))
+    except Exception:
+        return row  # a user's layer may refuse other arrays
+    is_used = not all(map(np.array_equal, tops, case.tops))
+    return row if is_used else replace(row, verdict=UNUSED_PARAM.format(case.context.phase))
 
 
 def _compare_at_second_point(rows: list[Row], case: Case, random: np.random.Generator) -> list[Row]:
@@ -492,7 +510,8 @@ def check_gradients(
             top level of a module. Python layers with Caffe's interface compute in float32, and their tolerance is 1e-3.
         param: the settings of a single layer, as `caffejax.layer` takes them.
         bottoms: the bottoms of a single layer. Each is an array, or a shape to fill with random numbers.
-        blobs: the blobs of a single layer, or None for random blobs.
+        blobs: the blobs of a single layer, or None for random blobs, which are near the initial values that a user's
+            type declares if these are not all zero.
         layers: names of the net's layers to check, or None for all except automatically inserted Splits.
         weights: the net's variables or a .caffemodel, or None to initialize the variables with the fillers. Params that
             start at zero, and are not in the .caffemodel, are random.
@@ -633,7 +652,7 @@ def _select_arguments(layer: Layer) -> tuple[Argument, ...]:
         for i, name in enumerate(layer.bottoms)
         if i not in layer.index_bottoms and not layer.type.stops_gradients and _is_computed(layer, i)
     ]
-    blobs = [Argument("blob", i, f"blob {i}") for i, p in enumerate(layer.params) if p.spec.learnable]
+    blobs = [Argument("blob", i, p.spec.name or f"blob {i}") for i, p in enumerate(layer.params) if p.spec.learnable]
     return (*bottoms, *blobs)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ from ...base.variables import Variables
 from ..layers import Context, Declaration, LayerType
 from ..layers.context import Phase
 from ..layers.dispatch import Arrays, backward, call, forward
+from ..layers.registry import is_builtin
 from ..program.layer_function import make_layer_net, name_blobs, parse_layer
 from ..program.net import Net
 from ..schema.caffe_pb2 import LayerParameter
@@ -196,11 +198,14 @@ def _is_shape(bottom: Any) -> bool:
 def _make_variables(net: Net, blobs: Sequence[Any] | None, random: np.random.Generator) -> Variables:
     """Return the net's variables from `blobs`, or random variables if it is None.
 
-    Random parameters are normally distributed, and random statistics are uniform in [0.5, 1.5).
+    Random parameters are normally distributed, and random statistics are uniform in [0.5, 1.5). But they are near the
+    initial values that a user's type declares, if not all are zero, because its function may need such numbers.
     """
     initial = net.init(jax.random.key(0), jnp.float64)
     params = jax.tree.map(lambda a: jnp.asarray(random.normal(size=a.shape)), initial.params)
     state = jax.tree.map(lambda a: jnp.asarray(random.uniform(0.5, 1.5, a.shape)), initial.state)
+    if not is_builtin(net.graph.layers[-1].type):
+        params, state = jax.tree.map(partial(_draw_near, random), initial, Variables(params, state))
     if blobs is not None:
         shapes, expected = [np.shape(b) for b in blobs], [p.spec.shape for p in net.graph.params]
         if shapes != expected:
@@ -209,3 +214,12 @@ def _make_variables(net: Net, blobs: Sequence[Any] | None, random: np.random.Gen
             tree = params if param.spec.learnable else state
             tree[param.slot.layer][param.slot.name] = jnp.asarray(blob, jnp.float64)
     return Variables(params, state)
+
+
+def _draw_near(random: np.random.Generator, initial: jax.Array, drawn: jax.Array) -> jax.Array:
+    """Return initial values times random factors, because a rule that omits a factor 1 is right at ones.
+
+    Zeros among other numbers become small numbers. If all are zero, return `drawn`.
+    """
+    nonzero = jnp.where(initial == 0, 0.1 * jnp.abs(initial).max(initial=0), initial)
+    return nonzero * random.uniform(0.8, 1.0, initial.shape) if jnp.any(initial) else drawn

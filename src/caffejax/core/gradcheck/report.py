@@ -40,7 +40,8 @@ class Row:
     Attributes:
         layer: the layer's key in its graph.
         type: the layer's type.
-        argument: the bottom or blob, such as "bottom 0 (data)" or "blob 1", or the trait, such as "trait row_wise".
+        argument: the bottom, such as "bottom 0 (data)", the param, such as "weight", or "blob 0" if it has no name, or
+            the trait, such as "trait row_wise".
         rule_autodiff: the error between the hand-written rule and autodiff over all elements, or None if there is no
             rule or no autodiff.
         rule_differences: the error between the rule and finite differences over the checked elements, or None if there

@@ -29,7 +29,7 @@ from ..layers import (
     type_of,
 )
 from ..layers.blob_checks import declared_params, wrap_layer_errors
-from ..layers.context import Shape, resolve_type, strip_net_fields
+from ..layers.context import Shape, read_parameters, resolve_type, strip_net_fields
 from ..layers.dispatch import forward
 from ..layers.fillers import check_filler
 from ..schema import caffe_pb2, ignored_settings
@@ -245,6 +245,10 @@ class _Wiring:
         for spec in specs:
             check_filler(spec.filler)
         context = context.replace(blob_names=tuple((s.name or str(i), s.learnable) for i, s in enumerate(specs)))
+        learned = [repr(s.name or str(i)) for i, s in enumerate(specs) if s.learnable]
+        function = getattr(context.type.implementation, "forward", None)
+        if learned and not {"params", "blobs"} & {*read_parameters(function)[0]}:
+            raise LayerError(f"has {', '.join(learned)} as params, but its function does not take `params`: add it")
         persistent = [s for s in specs if s.persistent]
         params = self.shared_params.add(key, layer, persistent, strict=context.type.docs.origin == "BVLC")
         recurrent_state = make_recurrent_state_params(key, len(params), [s for s in specs if not s.persistent])

@@ -23,12 +23,7 @@ from ...base.errors import UNKNOWN_TYPE, GraphError, did_you_mean
 from ..schema.caffe_pb2 import LayerParameter
 from ..schema.fork_fields import sets_fork_field
 from .packages import iterate_packages, list_own_packages
-from .types import (
-    LayerType,
-    Signature,
-    Variants,
-    unite_signatures,
-)
+from .types import LayerType, Signature, Variants, unite_signatures
 
 
 class HasType(Protocol):
@@ -45,7 +40,7 @@ _INDEX_PATH = Path(__file__).with_name("index.json")
 _types: dict[str, LayerType] = {}
 _aliases: dict[str, str] = {}  # {alias: name of the type}
 _plain_types: dict[str, LayerType] = {}  # BVLC's forms of the types that got variants
-_modules: dict[str, tuple[str, Any]] = {}  # name and spec of the module that registered a type, for types of others
+_modules: dict[str, tuple[str, Any]] = {}  # name and spec of the module that registered a type
 _builtin_types: list[LayerType] = []  # types of this package, including variants
 
 
@@ -69,13 +64,14 @@ def add_type(layer_type: LayerType, module: str) -> None:
         for alias in previous.signature.aliases:
             _aliases.pop(alias, None)
     if taken_names := [name for name in names if name in _types or name in _aliases]:
-        raise ValueError(f"layer type '{taken_names[0]}' is already registered; use a different name")
-    _types[layer_type.name] = layer_type
+        registering_module = _modules.get(_aliases.get(taken_names[0], taken_names[0]), ("register_temporarily",))[0]
+        raise ValueError(
+            f"layer type '{taken_names[0]}' is already registered, by {registering_module}; use a different name"
+        )
+    _types[layer_type.name], _modules[layer_type.name] = layer_type, (module, module_spec)
     _aliases.update(dict.fromkeys(layer_type.signature.aliases, layer_type.name))
     if _is_own_module(module):
         _note_as_builtin(layer_type)
-    else:
-        _modules[layer_type.name] = module, module_spec
 
 
 def replace_type(previous: LayerType, layer_type: LayerType) -> None:

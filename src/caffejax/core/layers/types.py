@@ -9,42 +9,15 @@ from typing import Any, Literal, get_args
 
 from ...base.human_readable import format_count
 from .data_source import Position
-from .layer_kinds import (
-    CallerInput,
-    Function,
-    HostFunction,
-    OutputFiles,
-    PerLayer,
-    SourceInput,
-    TopFiller,
-    Traced,
-    Variants,
-)
-
-__all__ = [
-    "SAME_AS_BOTTOMS",
-    "CallerInput",
-    "ChannelAffine",
-    "DataMovement",
-    "DtypePolicy",
-    "Gradient",
-    "HostFunction",
-    "Implementation",
-    "Indices",
-    "LayerDocs",
-    "LayerTraits",
-    "LayerType",
-    "OutputFiles",
-    "PerLayer",
-    "SecondReading",
-    "Signature",
-    "SourceInput",
-    "SpatialMap",
-    "TopFiller",
-    "Traced",
-    "Transform",
-    "Variants",
-]
+from .layer_kinds import CallerInput as CallerInput
+from .layer_kinds import Function
+from .layer_kinds import HostFunction as HostFunction
+from .layer_kinds import OutputFiles as OutputFiles
+from .layer_kinds import PerLayer as PerLayer
+from .layer_kinds import SourceInput as SourceInput
+from .layer_kinds import TopFiller as TopFiller
+from .layer_kinds import Traced as Traced
+from .layer_kinds import Variants as Variants
 
 Implementation = Traced | HostFunction | SourceInput | CallerInput | PerLayer | Variants
 Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None)

@@ -23,14 +23,7 @@ from ..layers.context import Context, Epilogue
 from ..layers.dispatch import cached_call, cached_fused_call, call_on_host, infer_results_on_host
 from ..layers.dtype_policy import cast_inputs, matmul_precision
 from ..layers.host_call import callbacks_may_run_programs
-from ..layers.row_padding import (
-    PaddedRows,
-    RowsOrigin,
-    count_marked_rows,
-    rows_axis,
-    strip_padding,
-    without_count,
-)
+from ..layers.row_padding import PaddedRows, RowsOrigin, count_marked_rows, rows_axis, strip_padding, without_count
 from ..ops import compilation
 from .schedule import ORDER, LayerSchedule, Part, Step, find_top_rows
 

@@ -11,7 +11,7 @@ import numpy as np
 from google.protobuf.message import Message
 
 from ...base.config import NetConfig, Options, resolve_options
-from ...base.errors import LayerError, SchemaError, describe_type, is_integer, require
+from ...base.errors import CaffejaxError, LayerError, SchemaError, describe_type, is_integer, require
 from ...base.variables import Variables
 from ..graph import Layer
 from ..layers import Declaration, HostFunction, LayerType, Variants
@@ -21,7 +21,7 @@ from ..layers.python import name_python_layer
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
 from ..schema.text import parse_valid_fields
 from .net import Net
-from .net_arguments import check_selection, is_numeric
+from .net_arguments import check_key, check_selection, is_numeric
 
 _MAX_NETS = 64  # of one layer, for different shapes
 
@@ -94,8 +94,12 @@ class LayerFunction:
             shapes: the shape of each bottom, or an array of this shape.
 
         Raises:
-            CaffejaxError: if the layer does not accept bottoms of these shapes, or settings are invalid.
+            CaffejaxError: if the key is missing, the layer does not accept these shapes, or settings are invalid.
         """
+        try:
+            check_key(key)
+        except CaffejaxError as error:
+            raise LayerError(f"call it as init(key, *shapes), with a random key before the shapes: {error}") from None
         net, layer = self._connect(tuple(map(_get_shape, shapes)))
         params, state = cast(Any, net.init(key))
         return Variables(params.get(layer.key, {}), state.get(layer.key, {}))

@@ -9,7 +9,7 @@ import functools
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.resources import files
 from typing import Any
 
@@ -119,15 +119,26 @@ def list_restrictions(t: LayerType) -> list[str]:
 
 
 def list_param_fields(t: LayerType) -> list[str]:
-    """Return the names of the fields of LayerParameter that hold the settings of a type, except `COMMON_PARAMS`."""
+    """Return the names of the fields of LayerParameter that hold the settings of a type, except `COMMON_PARAMS`.
+
+    The name is "param_str" for a type whose settings are a dataclass, which layers set in python_param.param_str.
+    """
+    if isinstance(t.settings, type):
+        return ["param_str", *t.signature.further_params]
     return [param for param in (t.signature.param, *t.signature.further_params) if param]
 
 
 def list_settings(t: LayerType, param: str) -> list[Setting]:
-    """Return the settings of a layer type that belong to the LayerParameter field `param`.
+    """Return the settings of a layer type that belong to a field of `list_param_fields`.
 
     Settings that only forks of Caffe define are omitted if the type does not support them.
     """
+    if param == "param_str" and isinstance(t.settings, type):
+        defaults = vars(t.settings())
+        kinds = {
+            f.name: f.type if isinstance(f.type, str) else inspect.formatannotation(f.type) for f in fields(t.settings)
+        }
+        return [Setting(name, kind, repr(defaults[name]), False, "") for name, kind in kinds.items()]
     message = caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name[param].message_type
     return list(_iterate_settings(message, "", t.signature.fork_settings))
 
