@@ -8,8 +8,11 @@ until the first round is done, compilation included, and the memory of a step. P
 autocast for bfloat16, through torch.compile; flax the nets of `flax_nets.py`, which has no tf32 of its own: it gets
 JAX's. Each library is a process of its own; all three run once per round, in turn, and figures are medians over rounds
 of `--steps` steps. With `--jobs N`, all nets of a precision and batch are compiled before they are measured, N at once:
-the whole table takes less time, and the seconds of the first round compare libraries no longer.
+the whole table takes less time, and the seconds of the first round compare libraries no longer. With `--scan` the
+steps of a round are one call (`lax.scan`) of caffejax and of flax, for nets whose steps wait for the processor that
+starts them; PyTorch is left out.
 Then LeNet's 10,000 iterations at batch 64, many steps to a call (`lax.scan`). It runs on a CPU too, to try it.
+The exit code is 1 if a training did not run.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -79,24 +83,45 @@ def train_net(case: Case) -> Net:
     return Net(CONFIGS / case.net / "train_val.prototxt", "TRAIN", precision=precision, kernels=kernels)
 
 
-def build_caffejax(case: Case, steps: int) -> Trainer:
+def join_steps(step: Callable[..., Any], steps: int, in_scan: bool) -> tuple[int, Callable[..., Any]]:
+    """Return the number of calls of a round, and the function to call: the step, or all steps of a round in a scan.
+
+    The step takes the state and other arguments, and returns the new state and the loss.
+    """
+    if not in_scan:
+        return steps, step
+
+    def scan_steps(state: Any, *arguments: Any) -> Any:
+        state, losses = jax.lax.scan(lambda state, _: step(state, *arguments), state, None, steps)
+        return state, losses[-1]
+
+    return 1, scan_steps
+
+
+def build_caffejax(case: Case, steps: int, in_scan: bool) -> Trainer:
     net = train_net(case)
     state, step = make_training_step(net, draw_variables(net))
     arrays = draw_inputs(net, case.batch)
     batches = {name: jax.device_put(arrays[name])[None] for name in net.input_names}
     rate = jnp.float32(0.001)  # on the device; a Python number would be copied to it in each step
-    compiled = net.jit(step, donate_argnums=0).lower(state, batches, rate).compile()
+
+    def step_with_loss(*arguments: Any) -> tuple[TrainState, jax.Array]:
+        state, step_result = step(*arguments)
+        return state, step_result.loss
+
+    calls, function = join_steps(step_with_loss, steps, in_scan)
+    compiled = net.jit(function, donate_argnums=0).lower(state, batches, rate).compile()
 
     def run() -> Any:
         nonlocal state
-        for _ in range(steps):
-            state, step_result = compiled(state, batches, rate)
-        return jax.block_until_ready((step_result.loss, state.params))[0]
+        for _ in range(calls):
+            state, loss = compiled(state, batches, rate)
+        return jax.block_until_ready((loss, state.params))[0]
 
     return Trainer(run, lambda: get_compiled_stats(compiled).memory)
 
 
-def build_torch(case: Case, steps: int) -> Trainer:
+def build_torch(case: Case, steps: int, in_scan: bool) -> Trainer:
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
     import torch
     from torch_net import TorchNet, trace_net
@@ -130,27 +155,28 @@ def build_torch(case: Case, steps: int) -> Trainer:
     return Trainer(run, torch.cuda.max_memory_allocated)
 
 
-def build_flax(case: Case, steps: int) -> Trainer:
+def build_flax(case: Case, steps: int, in_scan: bool) -> Trainer:
     module = flax_nets.NETS[case.net](jnp.bfloat16 if case.precision == "bfloat16" else jnp.float32)
     init, step = flax_nets.make_training_step(module)
     random = np.random.default_rng(0)
     images = jnp.asarray(random.normal(size=(case.batch, *module.size)), jnp.float32)
     labels = jnp.arange(case.batch) % 10
     precisions = {"tf32": "tensorfloat32"}
+    calls, function = join_steps(step, steps, in_scan)
     with jax.default_matmul_precision(precisions.get(case.precision, "float32")):
         state = jax.jit(init)(jax.random.key(0), images)
-        compiled = jax.jit(step, donate_argnums=0).lower(state, images, labels).compile()
+        compiled = jax.jit(function, donate_argnums=0).lower(state, images, labels).compile()
 
     def run() -> Any:
         nonlocal state
-        for _ in range(steps):
+        for _ in range(calls):
             state, loss = compiled(state, images, labels)
         return jax.block_until_ready((loss, state))[0]
 
     return Trainer(run, lambda: get_compiled_stats(compiled).memory)
 
 
-def build_lenet_training(case: Case, iterations: int) -> Trainer:
+def build_lenet_training(case: Case, iterations: int, in_scan: bool) -> Trainer:
     """Return LeNet's training with the data on the device, all steps in one call."""
     net = train_net(case)
     batches = min(LENET_ROWS // LENET_BATCH, iterations)
@@ -180,7 +206,7 @@ def build_lenet_training(case: Case, iterations: int) -> Trainer:
     return Trainer(run, lambda: get_compiled_stats(compiled).memory)
 
 
-BUILDERS: dict[str, Callable[[Case, int], Trainer]] = {
+BUILDERS: dict[str, Callable[[Case, int, bool], Trainer]] = {
     "caffejax": build_caffejax,
     "PyTorch": build_torch,
     "flax": build_flax,
@@ -188,21 +214,20 @@ BUILDERS: dict[str, Callable[[Case, int], Trainer]] = {
 }
 
 
-def serve_trainer(library: str, case: Case, steps: int, profile: Path | None) -> None:
+def serve_trainer(library: str, case: Case, options: argparse.Namespace) -> None:
     """Be a competitor: see `competitor_server.serve`."""
     tune_process()
     trainer: Trainer | None = None
 
     def make_run() -> Run:
         nonlocal trainer
-        trainer = BUILDERS[library](case, steps)
+        trainer = BUILDERS[library](case, options.steps, options.scan)
         return trainer.run
 
     serve(make_run, read_peak_bytes=lambda: trainer and trainer.memory_bytes())
-    if profile and trainer:
-        with jax.profiler.trace(
-            str(profile / "-".join([*map(str, astuple(case)), library])), create_perfetto_trace=True
-        ):
+    if options.profile and trainer:
+        title = "-".join([*map(str, astuple(case)), library])
+        with jax.profiler.trace(str(options.profile / title), create_perfetto_trace=True):
             trainer.run()
 
 
@@ -214,6 +239,7 @@ def start_trainer(library: str, case: Case, options: argparse.Namespace) -> Comp
     command += ["--nets", case.net, "--batches", str(case.batch)]
     command += ["--precision", case.precision, "--kernels", case.kernels]
     command += ["--profile", str(options.profile)] if options.profile else []
+    command += ["--scan"] if options.scan else []
     print(f"  compiling {title}", file=sys.stderr, flush=True)
     try:
         competitor = Competitor(command, max(1, (os.cpu_count() or 1) // options.jobs), patience=options.patience)
@@ -278,6 +304,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--kernels", type=split, default=["fast"], help="implementations of ours: fast,reference")
     parser.add_argument("--no-torch", dest="torch", action="store_false", help="leave PyTorch out")
     parser.add_argument("--no-flax", dest="flax", action="store_false", help="leave flax out")
+    parser.add_argument("--scan", action="store_true", help="compute the steps of a round in one call, without PyTorch")
     parser.add_argument("--jobs", type=int, default=1, help="nets to compile at once; all of them lie on the device")
     parser.add_argument("--patience", type=float, help="seconds after which a first round counts as failed")
     parser.add_argument("--rounds", type=int, default=7)
@@ -290,12 +317,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     choices = [(precision, kernels) for precision in options.precision for kernels in options.kernels]
     if options.serve:
         case = Case(options.nets[0], options.batches[0], *choices[0])
-        serve_trainer(options.serve, case, options.steps, options.profile)
+        serve_trainer(options.serve, case, options)
         return
     is_cpu = jax.default_backend() == "cpu"
     options.steps = options.steps or (1 if is_cpu else 20)
     if options.iterations is None:
         options.iterations = 100 if is_cpu else 10_000
+    options.torch &= not options.scan and find_spec("torch") is not None
     kind = jax.devices()[0].device_kind
     versions = [f"{name} {metadata.version(name)}" for name in ("jax", *(["torch"] if options.torch else []))]
     print(f"{datetime.date.today()}, {kind}, {', '.join(versions)}, {options.rounds} rounds\n")
@@ -304,12 +332,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("|" + "---|" * (6 + 4 * len(LIBRARIES)), flush=True)
     left_out = {"PyTorch": not options.torch, "flax": not options.flax}
     libraries = [library for library in LIBRARIES if not left_out.get(library)]
+    num_missing = 0
     for precision, kernels in choices:
         for batch in options.batches:
             cases = [Case(name, batch, precision, kernels) for name in options.nets]
             for together in [cases] if options.jobs > 1 else [[case] for case in cases]:
                 pairs = [(case, library) for case in together for library in libraries]
                 with start_trainers(pairs, options) as trainers:
+                    num_missing += len(pairs) - len(trainers)
                     for case in together:
                         own_trainers = {library: t for (c, library), t in trainers.items() if c == case}
                         print(f"| {measure(case, own_trainers, options)} |", flush=True)
@@ -319,11 +349,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for choice in choices:
             pair = Case("lenet", LENET_BATCH, *choice), "LeNet in one call"
             with start_trainers([pair], options) as trainers:
+                num_missing += 1 - len(trainers)
                 cells = ["-"] * 3
                 if lenet := trainers.get(pair):
                     seconds = statistics.median(lenet.run(1) for _ in range(options.rounds)) / 1000
                     cells = [f"{seconds:.3g}", f"{options.iterations / seconds:.0f}", f"{lenet.first:.1f}"]
             print("| " + " | ".join([*choice, *cells]) + " |", flush=True)
+    raise SystemExit(f"{num_missing} trainings did not run" if num_missing else 0)
 
 
 if __name__ == "__main__":

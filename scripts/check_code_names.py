@@ -81,7 +81,7 @@ def read_code(root: Path, files: Sequence[str]) -> Code:
         path = root / name
         if path.suffix in (".py", ".pyi"):
             _add_python(code, path)
-        elif path.suffix in (".cc", ".h", ".proto", ".js", ".toml", ".c") or name.startswith(".ci"):
+        elif path.suffix in (".cc", ".h", ".proto", ".js", ".toml", ".c", ".sh") or name.startswith(".ci"):
             text = re.sub(r"(?://|#).*|(?s:/\*.*?\*/)", " ", path.read_text())
             code.words.update(_NAME.findall(text))
     return code

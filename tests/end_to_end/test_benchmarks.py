@@ -45,10 +45,11 @@ def test_imported_names_exist(file: Path) -> None:
     assert not [f"{module}.{name}" for module, name in find_imports(file) if not has_name(file, module, name)]
 
 
-def test_benchmark_of_gpus_compares_caffejax_with_flax() -> None:
+@pytest.mark.parametrize("form", [(), ("--scan",)])
+def test_benchmark_of_gpus_compares_caffejax_with_flax(form: tuple[str, ...]) -> None:
     """The benchmark of GPUs runs on a CPU and without PyTorch too, so its mistakes are found where there is no GPU."""
     flags = "--nets lenet --batches 2 --precision float32 --rounds 1 --iterations 2 --no-torch"
-    command = [sys.executable, "gpu.py", *flags.split()]
+    command = [sys.executable, "gpu.py", *flags.split(), *form]
     output = subprocess.run(command, cwd=ROOT / "benchmarks", capture_output=True, text=True, check=True).stdout
     lines = [line.split(" | ") for line in output.splitlines() if "|" in line and "---" not in line]
     _, (*_, to_torch, to_flax, rate, _, _, _, no_rate, _, _, _, flax_rate, _, _, _), _, lenet = lines
