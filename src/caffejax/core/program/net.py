@@ -162,7 +162,9 @@ class Net:
             self.rematerializer = Rematerializer(self.layer_schedule, self.config.memory_limit)
         elif self.config.remat == "auto" and (outside := find_layers_outside_programs(graph)):
             names = ", ".join(f"'{layer.name}'" for layer in outside)
-            log.warning("no layers are recomputed, because these may give their tops other shapes in each pass: %s", names)
+            log.warning(
+                "no layers are recomputed, because these may give their tops other shapes in each pass: %s", names
+            )
         self._checked_memory = False
         self._traced_net: Net | None = None
         self._label_ranges: Mapping[str, Sequence[IndexRange]] | None = None  # computed in the first pass
