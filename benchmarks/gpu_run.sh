@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Use a GPU that is lent for a few minutes. This script decides for what; docs/development/accelerators.md ("To repeat the
-# checks") says what each outcome decides.
+# Use a GPU that is available for a few minutes only. This script decides for what; docs/development/accelerators.md
+# ("To repeat the checks") says what each outcome decides.
 #
 #     benchmarks/gpu_run.sh RESULTS                                  # at most 8 minutes
 #     CAFFEJAX_GPU_RUN_SECONDS=60 benchmarks/gpu_run.sh RESULTS      # a trial on any machine; all limits shrink alike
@@ -12,9 +12,9 @@
 #   recorded.txt     the tests of core alone, with this machine's JAX
 #   speed.txt        rows of the table of training speed, the nets that compile soonest first
 #
-# Each part has a limit, so that a slow one leaves time for the next, and so has each step of a part. A later run with the
-# same RESULTS skips the steps that are done. Those that were stopped, failed or found no time in their part are tried
-# after all others, within what is left of the 8 minutes.
+# Each part has a limit, so that a slow one leaves time for the next, and so has each step of a part. A later run with
+# the same RESULTS skips the steps that are done. Those that were stopped, failed or found no time in their part are
+# tried after the others, within what is left of the 8 minutes.
 set -euo pipefail
 results=$(realpath -m "${1:?which folder are the results for?}")
 cd "$(dirname "$0")/.."
@@ -91,10 +91,11 @@ with_cache() {
     JAX_COMPILATION_CACHE_DIR="$1" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1 "${@:2}"
 }
 
-# first_step CACHES: a row with the seconds from reading the net to the end of the first step, after a line about the caches
+# first_step CACHES: a line about the caches, and a row with the seconds from reading the net to the end of a step
 first_step() {
     echo "-- $1"
-    python3 benchmarks/gpu.py --nets "$first_net" --batches "$batch" --steps 1 --rounds 1 --iterations 0 --no-torch --no-flax
+    python3 benchmarks/gpu.py --nets "$first_net" --batches "$batch" --steps 1 --rounds 1 --iterations 0 \
+        --no-torch --no-flax
 }
 
 # JAX has XLA keep its choices of kernels beside the programs (jax_persistent_cache_enable_xla_caches, by default)
@@ -104,12 +105,15 @@ plain() {
     rm -rf "$caches"
     mkdir -p "$caches"
     with_cache "$programs" first_step "empty caches"
+    if [ -n "$(ls -A "$choices" 2>/dev/null)" ]; then
+        touch "$caches/chosen"
+    fi
     with_cache "$programs" first_step "programs and choices of kernels from the cache"
 }
 
-# has_choices: whether `plain` came to its end on this machine; if not, the steps after it must choose kernels first
+# whether `plain` has filled the cache on this machine; if not, the steps after it must choose kernels first
 has_choices() {
-    [ -n "$(ls -A "$choices" 2>/dev/null)" ] && grep -qsxF "== done: $title_plain" "$results/first_step.txt"
+    [ -e "$caches/chosen" ]
 }
 
 only_choices() {
@@ -145,26 +149,30 @@ in_scan() {
 recorded() {
     python3 -c "import jax; print(jax.__version__, jax.devices())"
     rm -rf "$scratch/core_alone" # of an attempt that was stopped
-    # failed tests (exit code 1) are a result, too; -v, so that a run that is stopped shows the tests before; with a cache,
-    # so that the next one gets further; JAX warns on GPUs
-    with_cache "$caches/recorded" scripts/core_alone.sh "$scratch/core_alone" \
-        -n auto --maxprocesses 14 -v -o filterwarnings=default || [ $? = 1 ]
+    # -v, so that a run that is stopped shows the tests before; a cache, so that the next one gets further; JAX warns on
+    # GPUs. Failed tests are a result, too: exit code 1, after pytest has come to its end and written its report
+    local report=$scratch/recorded.xml
+    with_cache "$caches/recorded" scripts/core_alone.sh "$scratch/core_alone" -n auto --maxprocesses 14 \
+        -v -o filterwarnings=default --junit-xml "$report" || { [ $? = 1 ] && [ -e "$report" ]; }
 }
 
 row() {
     with_cache "$programs" python3 benchmarks/gpu.py --nets "$1" --batches "$batch" --iterations 0
 }
 
-export title_plain="first step of $first_net"
 export -f on_gpu with_cache first_step plain has_choices only_choices all_xla_caches in_scan recorded row
 
-for pass in first again; do
+first_steps() {
     part 220
-    # the two others need the choices of the first
-    step first_step 180 "$title_plain" plain
-    step first_step 60 "$title_plain, --xla_gpu_per_fusion_autotune_cache_dir" only_choices
-    step first_step 90 "$title_plain, jax_persistent_cache_enable_xla_caches=all" all_xla_caches
+    local title="first step of $first_net" # the two others need the choices of the first
+    step first_step 180 "$title" plain
+    step first_step 60 "$title, --xla_gpu_per_fusion_autotune_cache_dir" only_choices
+    step first_step 90 "$title, jax_persistent_cache_enable_xla_caches=all" all_xla_caches
+}
+
+scans() {
     part 100
+    local net buffers
     for net in lenet cifar10_full; do
         step scan 45 "$net in a scan" in_scan "$net"
     done
@@ -172,10 +180,30 @@ for pass in first again; do
         step scan 45 "scans of caffejax, --xla_gpu_enable_command_buffer=$buffers" \
             on_gpu "--xla_gpu_enable_command_buffer=$buffers" in_scan lenet,cifar10_full --no-flax
     done
+}
+
+tests_of_core() {
     part 120
     step recorded 240 "recorded cases" recorded
+}
+
+rows() {
     part $full
+    local net
     for net in lenet cifar10_full caffenet squeezenet mobilenet resnet50 googlenet; do
         step speed 240 "training speed of $net" row "$net"
     done
-done
+}
+
+pass=first
+first_steps
+scans
+tests_of_core
+pass=again # with their cache the tests get further, and they decide more than rows
+tests_of_core
+pass=first
+rows
+pass=again
+first_steps
+scans
+rows
