@@ -297,7 +297,9 @@ class TrainConfig:
             always raised. Several processes support only "stop".
         steps_per_dispatch: the number of iterations to dispatch together if no display, test or snapshot is due between
             them. This makes small nets on fast devices faster. The batches of all these iterations are in memory
-            together.
+            together. The default is 1, because XLA may compile a step differently among several, as with Deconvolution
+            on CPUs: last digits then depend on which iterations are together, and a resumed run may group them
+            differently.
         debug_nans: whether to check every step for NaN and infinity, and to name the layer where they first occur. This
             is slower.
         resume: a snapshot from which the solver starts: a <prefix>.orbax folder, a step in such a folder, or a
@@ -337,7 +339,9 @@ class TrainConfig:
         "stop or continue if a snapshot cannot be written; several processes, and the last snapshot, always stop",
     )
     steps_per_dispatch: int = option(
-        1, "the number of iterations to dispatch together, for small nets on fast devices", kind="positive"
+        1,
+        "the number of iterations to dispatch together, for small nets on fast devices; last digits may change",
+        kind="positive",
     )
     debug_nans: bool = option(False, "check every step, and name the layer where NaN or infinity first occurs")
     resume: str | PathLike[str] | None = option(

@@ -1,6 +1,7 @@
 """The training loop with updates that compute nothing: requests, and actions between iterations."""
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ layer { name: "data" type: "DummyData" top: "x" top: "y" dummy_data_param { shap
 layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 3 } }
 layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "y" top: "loss" }
 """
+STEP_POLICY = 'lr_policy: "step"'
 
 
 class RecordingUpdater(Updater):
@@ -72,8 +74,8 @@ def make_trainer(
     **options: Any,
 ) -> tuple[Trainer, RecordingUpdater]:
     parts, initial_state = build_trainer(
-        f'net_param {{ {NET} }} base_lr: 8 lr_policy: "step" stepsize: 2 gamma: 0.5 random_seed: 1 '
-        f'snapshot_prefix: "{folder / "x"}" {settings}',
+        f"net_param {{ {NET} }} base_lr: 8 stepsize: 2 gamma: 0.5 random_seed: 1 "
+        f'snapshot_prefix: "{folder / "x"}" {settings} {"" if "lr_policy" in settings else STEP_POLICY}',
         config=TrainConfig(**options),
     )
     updater = RecordingUpdater(parts.placement, initial_state, steps_per_dispatch, losses)
@@ -142,6 +144,64 @@ def test_updates_are_dispatched_together_if_nothing_is_due_between(
     trainer.step(10)
     trainer.close()
     assert updater.calls == calls
+
+
+def count_steps_naively(trainer: Trainer, n: int, end: int) -> int:
+    """Return n if nothing is due between the next n iterations, in which each is looked at, otherwise 1."""
+    p = trainer.param
+    for i in range(trainer.iteration, trainer.iteration + n - 1):
+        is_displayed = p.display and i % p.display == 0
+        is_saved = p.snapshot and (i + 1) % p.snapshot == 0
+        if i + 1 >= end or is_displayed or is_saved or trainer.tests.is_due(i + 1):
+            return 1
+    return n
+
+
+def test_the_number_of_updates_equals_that_of_a_loop_over_iterations(tmp_path: Path) -> None:
+    trainer, updater = make_trainer(tmp_path, "max_iter: 10")
+    rng, numbers = np.random.default_rng(0), []
+    for _ in range(5000):
+        p, n = trainer.param, int(rng.integers(1, 7))
+        p.display, p.snapshot, p.test_interval = (int(k) for k in rng.choice([0, 0, 1, 2, 3, 5, 6, 7, 20], 3))
+        p.test_offset, trainer.iteration = int(rng.integers(-9, 10)), int(rng.integers(0, 50))
+        updater.steps_per_dispatch, end = n, trainer.iteration + int(rng.integers(1, 12))
+        numbers.append(trainer._steps_to_dispatch(end))
+        assert numbers[-1] == count_steps_naively(trainer, n, end), (p, trainer.iteration, n, end)
+    assert set(numbers) == set(range(1, 7))
+    trainer.param.display = trainer.param.snapshot = trainer.param.test_interval = 0
+    updater.steps_per_dispatch = 10**15  # more than a loop could look at
+    assert trainer._steps_to_dispatch(10**16) == 10**15
+    trainer.close()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        'lr_policy: "multistep" stepvalue: 3 stepvalue: 8 average_loss: 4 display: 5',
+        'lr_policy: "poly" power: 2 average_loss: 7 snapshot: 6',
+        'lr_policy: "plateau" plateau_winsize: 2 plateau_winsize: 3 average_loss: 2',
+        "average_loss: 3 test_iter: 1 test_interval: 7 test_offset: 2 display: 4 snapshot: 5",
+        "display: 3 test_iter: 1 test_interval: 2 test_initialization: false snapshot_after_train: false",
+    ],
+)
+def test_rates_losses_and_lines_do_not_depend_on_the_number_of_updates(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: str
+) -> None:
+    def train(n: int) -> tuple[list[float], float, list[str], list[str]]:
+        caplog.clear()
+        events: list[str] = []
+        trainer, updater = make_trainer(
+            *(tmp_path, f"max_iter: 23 {settings}", n, [(7 * i) % 5 + i / 9 for i in range(23)]),
+            on_event=lambda event, *_: event == "on_step" or events.append(f"{event} {trainer.iteration}"),
+        )
+        with caplog.at_level(logging.INFO, logger="caffejax"):
+            trainer.solve()
+        trainer.close()
+        lines = find_logged_lines(caplog, ", loss =", " lr = ", "Testing", "net output", "Snapshotting", "Done")
+        return updater.rates, trainer.smoothed_loss, events, [re.sub(r" \(\S+ iter/s, \S+s/", " (", s) for s in lines]
+
+    single_updates = train(1)
+    assert all(train(n) == single_updates for n in (2, 4, 30))
 
 
 def test_requests_are_met_after_the_current_iteration(tmp_path: Path) -> None:

@@ -228,8 +228,10 @@ class Placement:
             check_shapes({name: x for name, x in batch.items() if not isinstance(x, PaddedRows)}, self._shapes)
         return [stack_batches(batches[row :: self._rows.count]) for row in range(self._rows.count)]
 
-    def put_batches(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
-        """Return batches from `read_batches` as JAX arrays, which are sharded over the rows of the mesh.
+    def put_batches(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, Any]:
+        """Return batches from `read_batches` as a step's arguments, as JAX arrays sharded over the rows of the mesh.
+
+        On one device they stay NumPy arrays, which the call of a compiled step copies faster than `jax.device_put`.
 
         Args:
             batches: the batches of each row of devices in this process.
@@ -237,9 +239,8 @@ class Placement:
         """
         if not self.is_one_device:
             return join_batches(self.mesh, batches, axis)
-        device_batches: dict[str, jax.Array]
-        device_batches = jax.device_put(dict(batches[0]), self._user_sharding or self.mesh.devices.item())
-        return device_batches
+        only = dict(batches[0])
+        return only if self._user_sharding is None else jax.device_put(only, self._user_sharding)
 
     def gather_outputs(self, blobs: Any) -> dict[str, np.ndarray]:
         """Return a step's outputs as NumPy arrays, with the examples of all rows concatenated on axis 0.

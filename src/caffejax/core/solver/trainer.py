@@ -308,14 +308,11 @@ class Trainer:
 
     def _steps_to_dispatch(self, end: int) -> int:
         """Return how many updates to send to the devices together. No test, snapshot or display is due between them."""
-        tests, p, n = self.tests, self.param, self._updater.steps_per_dispatch
-        iterations_between = range(self.iteration, self.iteration + n - 1)
-        is_anything_due = any(
-            tests.is_due(i + 1) or (p.snapshot and (i + 1) % p.snapshot == 0) or (p.display and i % p.display == 0)
-            for i in iterations_between
-        )
-        depends_on_loss = isinstance(self.rate_schedule, Plateau)
-        return 1 if depends_on_loss or is_anything_due or self.iteration + n > end else n
+        i, p, n = self.iteration, self.param, self._updater.steps_per_dispatch
+        # a display comes after the update of its iteration, tests and snapshots come before it
+        due = (p.display, 1), (p.snapshot, 0), (p.test_interval, p.test_offset)
+        limit = min([end - i, *(interval - (i - offset) % interval for interval, offset in due if interval)])
+        return 1 if n > limit or isinstance(self.rate_schedule, Plateau) else n  # its rate depends on the previous loss
 
     def _update(self, n: int, stopwatch: Stopwatch) -> Request | None:
         """Make n updates; return the most important request of all processes, or None if there is only one process."""
