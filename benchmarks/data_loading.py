@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from caffejax import Net, caffe_pb2, tune_process, write_lmdb
-from caffejax.core.data.prefetch import count_available_cores
+from caffejax.base.host_memory import count_available_cores
 
 MEAN = (104.0, 117.0, 123.0)
 

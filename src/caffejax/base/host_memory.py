@@ -1,4 +1,4 @@
-"""Memory of the machine, within the limits of this process's control groups, and memory of JAX's devices."""
+"""Memory and cores of the machine, within the limits of this process, and memory of JAX's devices."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 _USABLE_FRACTION = 0.9  # the usable share of the free memory: other programs need memory, and estimates are not exact
 _GROUPS_ROOT, _GROUP_LIST = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+def count_available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class GroupLimit(NamedTuple):

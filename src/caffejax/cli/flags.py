@@ -108,7 +108,6 @@ _PARSERS: dict[FlagKind, tuple[Callable[[str], Any], str]] = {
     "positive": (parse_positive, "N"),
     "paths": (_split_commas, "FILES"),
 }
-COMPUTE_TITLE, DATA_TITLE = "how it computes", "how data is read"  # titles of groups of flags
 _DATA_OPTIONS = ("workers", "skip_bad", *LIMIT_FIELDS)
 
 
@@ -118,7 +117,7 @@ def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
     Without `names`, add flags for all fields except the limits on files.
     """
     names = names or tuple(f.name for f in fields(NetConfig) if f.name not in LIMIT_FIELDS)
-    for title, of_data in ((COMPUTE_TITLE, False), (DATA_TITLE, True)):
+    for title, of_data in (("how it computes", False), ("how data is read", True)):
         if group := [name for name in names if (name in _DATA_OPTIONS) == of_data]:
             add_fields(parser, NetConfig, group, title)
 

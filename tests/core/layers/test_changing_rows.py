@@ -181,7 +181,7 @@ def test_each_item_of_a_mapped_batch_has_its_own_number_of_rows() -> None:
 
 
 class Normalize:
-    """Divides by the largest number of all rows; a top with the largest of each column, and the sum of the rows."""
+    """Divides by the largest number of all rows, at least 1; its second top is the sum of the rows."""
 
     def setup(self, bottom: Any, top: Any) -> None:
         pass

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...base.errors import DataError, Problem, check_all, raise_if_any
+from ...base.host_memory import count_available_cores
 from ...base.paths import suggest_sibling
 from ..layers.context import LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, TopSpecs
@@ -23,7 +24,7 @@ from .image_batches import ImageBatches, ImageDataset, Label
 from .image_decoding import COLOR, GRAY, UNCHANGED, DatumReader, is_compressed
 from .leveldb import LevelDb, leveldb_writer
 from .lmdb import Lmdb, lmdb_writer
-from .prefetch import Batches, count_available_cores
+from .prefetch import Batches
 from .sampling import CounterRng, IndexSampler
 from .transform import check_transform
 

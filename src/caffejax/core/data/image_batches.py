@@ -13,13 +13,14 @@ import jax
 import numpy as np
 
 from ...base.errors import DataError, locate_errors
+from ...base.host_memory import count_available_cores
 from ...base.human_readable import format_shape
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
 from .data_identity import checksum_arrays
 from .data_layer import float32_top
 from .image_decoding import BadImageError
-from .prefetch import Batch, count_available_cores
+from .prefetch import Batch
 from .sampling import CounterRng
 from .transform import Transform
 

@@ -252,11 +252,6 @@ class _ShardBatches:
         return self._batches.read(self._first_example + offset * self._batches.batch_size)
 
 
-def count_available_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _start_resource_tracker() -> None:
     """Start Python's process that removes shared memory when this process and its workers have ended.
 

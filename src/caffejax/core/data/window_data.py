@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from ...base.errors import DataError, Problem, check_all, locate_errors, raise_if_any
+from ...base.host_memory import count_available_cores
 from ...base.human_readable import format_shape
 from ..layers.context import LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, TopSpecs
@@ -30,7 +31,7 @@ from .data_layer import DataLayer, float32_top, refuse_unsupported
 from .image_decoding import decode_file, read_file
 from .image_list import ImageList, find_files, get_search_folders, truncate_problems
 from .import_cv2 import cv2
-from .prefetch import Batch, Batches, count_available_cores
+from .prefetch import Batch, Batches
 from .sampling import CounterRng
 from .transform import check_transform, read_mean
 

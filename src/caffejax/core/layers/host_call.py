@@ -23,6 +23,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from ...base.errors import CaffejaxError, LayerError
+from ...base.host_memory import count_available_cores
 from ..ops.platform_dispatch import is_single_device
 from ..ops.vma import vary_as
 from .blob_checks import format_user_frame
@@ -176,7 +177,7 @@ def callbacks_may_run_programs() -> bool:
     JAX has as many threads as the environment variable NPROC says, or as there are CPUs.
     """
     num_threads = os.environ.get("NPROC", "")
-    return (int(num_threads) if num_threads.isdigit() else len(os.sched_getaffinity(0))) > 1
+    return (int(num_threads) if num_threads.isdigit() else count_available_cores()) > 1
 
 
 def is_traced(tree: Any) -> bool:
