@@ -12,6 +12,8 @@ the whole table takes less time, and the seconds of the first round compare libr
 steps of a round are one call (`lax.scan`) of caffejax and of flax, for nets whose steps wait for the processor that
 starts them; PyTorch is left out.
 Then LeNet's 10,000 iterations at batch 64, many steps to a call (`lax.scan`). It runs on a CPU too, to try it.
+With `--json` each row is also written to a file, beside the rows that earlier runs wrote there under the same
+conditions: as `results/gpu.json` it is the table of docs/benchmarks.md.
 The exit code is 1 if a training did not run.
 """
 
@@ -20,11 +22,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import json
 import math
 import os
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from importlib import metadata
@@ -273,25 +276,45 @@ def peak_tflops(precision: str, override: float | None) -> float | None:
     return override or (chip and chip.peak(precision) * 1e-12)
 
 
-def measure(case: Case, trainers: dict[str, Competitor], options: argparse.Namespace) -> str:
-    """Measure a case in the processes of its libraries; return a row of the table."""
+def measure(case: Case, trainers: dict[str, Competitor], options: argparse.Namespace) -> dict[str, Any]:
+    """Measure a case in the processes of its libraries; return a row, whose values are by the library that ran."""
     times = time_in_turns(trainers, options.rounds, min_runs=1) if trainers else {}
-    peak = peak_tflops(case.precision, options.peak_tflops)
+    peak_mib = {library: trainer.end()["peak"] for library, trainer in trainers.items()}
+    own_times = times.get("caffejax")
+    return {
+        "net": case.net,
+        "images_per_second": {
+            library: case.batch * options.steps / statistics.median(t) * 1000 for library, t in times.items()
+        },
+        "ratio": {p: median_ratio(times[p], own_times) for p in LIBRARIES[1:] if own_times and p in times},
+        "first": {library: trainer.first for library, trainer in trainers.items()},
+        "GiB": {library: n / 2**10 for library, n in peak_mib.items() if not math.isnan(n)},
+    }
+
+
+def format_row(case: Case, row: Mapping[str, Any], peak: float | None) -> str:
+    """Return a row of the table; `peak` is the device's TFLOP/s, if it is known."""
     operations = 2 * 3 * (report_memory(train_net(case), 1).total["multiply_adds"] or 0) * 1e-12  # of one image
-    cells = []
+    cells = [f"{row['ratio'][peer]:.2f}" if peer in row["ratio"] else "-" for peer in LIBRARIES[1:]]
     for library in LIBRARIES:
-        if library not in trainers:
+        rate = row["images_per_second"].get(library)
+        if rate is None:
             cells += ["-"] * 4
             continue
-        rate = case.batch * options.steps / statistics.median(times[library]) * 1000
-        peak_fraction = f"{100 * rate * operations / peak:.1f} %" if peak else "-"
-        memory_bytes = trainers[library].end()["peak"]
-        memory = "-" if math.isnan(memory_bytes) else f"{memory_bytes / 2**10:.2f}"
-        cells += [f"{rate:.0f}", peak_fraction, f"{trainers[library].first:.1f}", memory]
-    own_times = times.get("caffejax")
-    peers = [times.get(peer) for peer in LIBRARIES[1:]]
-    ratios = [f"{median_ratio(peer, own_times):.2f}" if own_times and peer else "-" for peer in peers]
-    return " | ".join([*map(str, astuple(case)), *ratios, *cells])
+        memory = f"{row['GiB'][library]:.2f}" if library in row["GiB"] else "-"
+        fraction = f"{100 * rate * operations / peak:.1f} %" if peak else "-"
+        cells += [f"{rate:.0f}", fraction, f"{row['first'][library]:.1f}", memory]
+    return " | ".join([*map(str, astuple(case)), *cells])
+
+
+def read_rows(file: Path, run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rows of a file by net, to which those of a run are added. Only the day may differ from theirs."""
+    if not file.exists():
+        return {}
+    result = json.loads(file.read_text())
+    if names := [name for name in run if name != "date" and result["run"].get(name) != run[name]]:
+        raise SystemExit(f"{file} has the rows of a run with other {', '.join(names)}; choose another file")
+    return {row["net"]: row for row in result["rows"]}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -312,6 +335,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--iterations", type=int, help="of LeNet; 10000, on a CPU 100; 0 leaves it out")
     parser.add_argument("--peak-tflops", type=float, help="of the device in this precision, where it is in no table")
     parser.add_argument("--profile", type=Path, metavar="FOLDER", help="write a trace of a round of each library")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="add the rows of nets to this file")
     parser.add_argument("--serve", choices=BUILDERS, help=argparse.SUPPRESS)  # be the process of this library
     options = parser.parse_args(arguments)
     choices = [(precision, kernels) for precision in options.precision for kernels in options.kernels]
@@ -319,14 +343,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
         case = Case(options.nets[0], options.batches[0], *choices[0])
         serve_trainer(options.serve, case, options)
         return
+    if options.json and len(options.batches) * len(choices) > 1:
+        parser.error("--json takes one batch, one precision and one of the kernels, as its rows are nets")
     is_cpu = jax.default_backend() == "cpu"
     options.steps = options.steps or (1 if is_cpu else 20)
     if options.iterations is None:
         options.iterations = 100 if is_cpu else 10_000
     options.torch &= not options.scan and find_spec("torch") is not None
     kind = jax.devices()[0].device_kind
-    versions = [f"{name} {metadata.version(name)}" for name in ("jax", *(["torch"] if options.torch else []))]
-    print(f"{datetime.date.today()}, {kind}, {', '.join(versions)}, {options.rounds} rounds\n")
+    versions = {name: metadata.version(name) for name in ("jax", *(["torch"] if options.torch else []))}
+    run = {
+        "date": str(datetime.date.today()),
+        "processor": kind,
+        "precision": options.precision[0],
+        "batch": options.batches[0],
+        "kernels": options.kernels[0],
+        "steps_per_call": options.steps if options.scan else 1,
+        "rounds": options.rounds,
+        "versions": versions,
+    }
+    rows = read_rows(options.json, run) if options.json else {}
+    print(f"{run['date']}, {kind}, {', '.join(map(' '.join, versions.items()))}, {options.rounds} rounds\n")
     titles = [f"{library}: img/s | of peak | first round, s | GiB" for library in LIBRARIES]
     print(f"| net | batch | precision | kernels | to PyTorch | to flax | {' | '.join(titles)} |")
     print("|" + "---|" * (6 + 4 * len(LIBRARIES)), flush=True)
@@ -342,7 +379,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     num_missing += len(pairs) - len(trainers)
                     for case in together:
                         own_trainers = {library: t for (c, library), t in trainers.items() if c == case}
-                        print(f"| {measure(case, own_trainers, options)} |", flush=True)
+                        row = measure(case, own_trainers, options)
+                        peak = peak_tflops(precision, options.peak_tflops)
+                        print(f"| {format_row(case, row, peak)} |", flush=True)
+                        if options.json and row["images_per_second"]:
+                            rows[case.net] = row
+                            options.json.write_text(json.dumps({"run": run, "rows": [*rows.values()]}, indent=1))
     if options.iterations:
         title = f"LeNet, {options.iterations} iterations of {LENET_BATCH}"
         print(f"\n| {title} | kernels | seconds | iterations/s | first run, s |\n|{'---|' * 5}")

@@ -10,7 +10,8 @@
 #   scan.txt         LeNet and CIFAR-10 full beside their twins in flax, many steps to a call, with and without XLA's
 #                    command buffers
 #   recorded.txt     the tests of core alone, with this machine's JAX
-#   speed.txt        rows of the table of training speed, the nets that compile soonest first
+#   speed.txt        rows of the table of training speed, the nets that compile soonest first; also as gpu.json, which
+#                    replaces the file in benchmarks/results
 #
 # Each part has a limit, so that a slow one leaves time for the next, and so has each step of a part. A later run with
 # the same RESULTS skips the steps that are done. Those that were stopped, failed or found no time in their part are
@@ -157,7 +158,8 @@ recorded() {
 }
 
 row() {
-    with_cache "$programs" python3 benchmarks/gpu.py --nets "$1" --batches "$batch" --iterations 0
+    with_cache "$programs" python3 benchmarks/gpu.py --nets "$1" --batches "$batch" --iterations 0 \
+        --json "$results/gpu.json"
 }
 
 export -f on_gpu with_cache first_step plain has_choices only_choices all_xla_caches in_scan recorded row

@@ -7,7 +7,8 @@ caffejax to flax, of what each device does: bytes accessed by the compiler's own
 device's memory as `caffejax plan` counts it, temporary memory, collectives, fusions, seconds to compile, and processor
 seconds to trace and compile, which other load on the machine changes less, with caffejax's own figures behind them.
 Matrix products of float32 are of full precision on both sides. A compilation that
-takes longer than `--limit` seconds is given up.
+takes longer than `--limit` seconds is given up. Figures are added to the file of `--results`, a line for each side, and
+not computed again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from caffejax import compile_for_absent_devices
@@ -95,7 +97,12 @@ def collect_figures(program: Any, seconds: float, cpu_seconds: float) -> dict[st
     }
 
 
-def plan_in_process(side: str, case: tuple[str, str, str], limit: float) -> dict[str, Any] | None:
+def plan_in_process(side: str, case: tuple[str, str, str], limit: float, results: Path) -> dict[str, Any] | None:
+    """Return the figures of a side, from the file of results or by a process that adds them to it; None if it fails."""
+    key = [side, *case]
+    lines = map(json.loads, results.read_text().splitlines()) if results.exists() else ()
+    if figures := next((line["figures"] for line in lines if line["case"] == key), None):
+        return dict(figures)
     command = [sys.executable, __file__, "--side", side, *case]
     try:
         process = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True)
@@ -104,6 +111,8 @@ def plan_in_process(side: str, case: tuple[str, str, str], limit: float) -> dict
         print(f"  {side} {case}: {type(error).__name__} {error_text if 'Called' in type(error).__name__ else ''}")
         return None
     result: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
+    with results.open("a") as file:
+        file.write(json.dumps({"case": key, "figures": result}) + "\n")
     return result
 
 
@@ -138,6 +147,7 @@ def main() -> None:
     parser.add_argument("--precision", type=split, default=["bfloat16", "float32"])
     parser.add_argument("--limit", type=float, default=1200, help="seconds that a compilation may take")
     parser.add_argument("--jobs", type=int, default=2, help="compilations at a time")
+    parser.add_argument("--results", type=Path, default=Path("plan_against_flax.jsonl"))
     parser.add_argument("--sides", type=split, default=SIDES, help="caffejax,flax, or one of them")
     parser.add_argument("--side", nargs=4, metavar=("SIDE", "NET", "TARGET", "PRECISION"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -150,7 +160,8 @@ def main() -> None:
     cases = list(product(options.nets, options.targets, options.precision))
     with ThreadPoolExecutor(options.jobs) as pool:
         futures = {
-            case: [pool.submit(plan_in_process, side, case, options.limit) for side in options.sides] for case in cases
+            case: [pool.submit(plan_in_process, side, case, options.limit, options.results) for side in options.sides]
+            for case in cases
         }
         for case, futures_of_case in futures.items():
             results = dict(zip(options.sides, (side.result() for side in futures_of_case), strict=True))

@@ -1,6 +1,6 @@
-"""The table of scaling in docs/development/accelerators.md: nets of configs/ on 8, 64 and 512 devices, by compilers.
+"""The tables of programs and of scaling in docs/development/accelerators.md: the nets of configs/, by compilers.
 
-    python benchmarks/scaling_table.py [--nets lenet,resnet50] [--targets tpu:v5e:2x4] > table.md
+    python benchmarks/scaling_table.py [--nets lenet,resnet50] [--targets tpu:v5e:4x4] > tables.md
 
 Each net is compiled by `caffejax plan` for devices that need not be there, one after the other, in bfloat16;
 `pip install ".[plan-tpu,plan-cuda]"` first. What was found is added to the file of `--results`, a line for each, and
@@ -20,19 +20,24 @@ from typing import Any
 CONFIGS = Path(__file__).parents[1] / "configs"
 NETS = {
     "resnet50": "ResNet-50",
+    "resnet101": "ResNet-101",
     "resnet152": "ResNet-152",
     "se_resnet50": "SE-ResNet-50",
     "densenet121": "DenseNet-121",
     "mobilenet": "MobileNet v1",
+    "mobilenet_v2": "MobileNet v2",
     "googlenet": "GoogLeNet",
     "squeezenet": "SqueezeNet 1.1",
+    "alexnet": "AlexNet",
     "caffenet": "CaffeNet",
+    "vgg16": "VGG-16",
     "fcn8s": "FCN-8s",
     "segnet": "SegNet",
     "pspnet50": "PSPNet-50",
     "openpose": "OpenPose",
     "ssd300": "SSD300",
     "mobilenet_ssd": "MobileNet-SSD",
+    "face_detector": "face detector",
     "ssd_shapes": "SSD of shapes",
     "faster_rcnn_toy": "Faster R-CNN",
     "cifar10_full": "CIFAR-10 full",
@@ -40,7 +45,7 @@ NETS = {
     "digits": "digits",
     "lstm": "LSTM",
 }
-TARGETS = {"cuda:h100:8": "H100", "tpu:v5e:2x4": "TPU v5e"}
+TARGETS = ["cuda:h100:8", "tpu:v5e:4x4"]
 FILES = {
     "digits": "lenet_solver.prototxt",
     "faster_rcnn_toy": "solver.prototxt",
@@ -48,8 +53,9 @@ FILES = {
 }
 # examples a device: those of large pictures few, and those that are fed boxes as many as the prototxt says
 EXAMPLES_PER_DEVICE = {"lenet": 64, "cifar10_full": 100, "fcn8s": 2, "segnet": 4, "pspnet50": 4, "openpose": 8}
-NETS_WITH_OWN_BATCH = ("digits", "faster_rcnn_toy", "mobilenet_ssd", "ssd300", "ssd_shapes")
+NETS_WITH_OWN_BATCH = ("digits", "face_detector", "faster_rcnn_toy", "mobilenet_ssd", "ssd300", "ssd_shapes")
 DEVICES = (8, 64, 512)
+PROGRAM_TITLES = ("GiB", "GB of traffic", "collectives (MB)", "ms at least", "s to compile")
 
 # what XLA makes of small products where it cannot try on the device, and sometimes cannot make
 WITHOUT_TRITON = "--xla_gpu_enable_triton_gemm=false"
@@ -73,7 +79,7 @@ def plan_net(name: str, target: str, limit: float, flags: str = "") -> Plan:
         "none",
         "--json",
     ]
-    command = ["caffejax", "plan", str(file), "--target", target, *batch, *axis, *options]
+    command = [sys.executable, "-m", "caffejax", "plan", str(file), "--target", target, *batch, *axis, *options]
     environment = {**os.environ, "XLA_FLAGS": flags} if flags else None
     try:
         process = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True, env=environment)
@@ -90,16 +96,40 @@ def plan_net(name: str, target: str, limit: float, flags: str = "") -> Plan:
     return plan
 
 
-def format_row(name: str, plans: dict[str, Plan]) -> str:
-    complete_plans = [f for f in plans.values() if "error" not in f]
-    examples = str(complete_plans[0]["batch"]) if complete_plans else "-"
-    summed_bytes = (
-        sum(c["bytes"] * c["count"] for c in complete_plans[0]["program"]["collectives"]) if complete_plans else 0
-    )
-    cells = [NETS[name], examples, f"{summed_bytes / 1e6:.3g}" if complete_plans else "-"]
-    for target in TARGETS:
-        cells += format_shares(plans.get(target, {"error": "-"}))
+def format_program(name: str, plans: dict[str, Plan]) -> str:
+    """Return a row of the table of programs; a TPU's traffic is followed by the bytes that its compiler counts."""
+    cells = [NETS[name], format_examples(plans)]
+    for plan in plans.values():
+        if "error" in plan:
+            cells += ["*"] + ["-"] * (len(PROGRAM_TITLES) - 1)
+            continue
+        program = plan["program"]
+        accessed = f" ({program['bytes_accessed'] / 1e9:.3g})" if program["bytes_accessed"] else ""
+        cells += [
+            f"{plan['memory_needed'] / 2**30:.3g}",
+            f"{program['traffic'] / 1e9:.3g}{accessed}",
+            f"{sum(c['count'] for c in program['collectives'])} ({count_summed_bytes(plan) / 1e6:.3g})",
+            f"{1000 * plan['best_seconds']:.3g}",
+            f"{plan['compile_seconds']:.0f}",
+        ]
     return "| " + " | ".join(cells) + " |"
+
+
+def format_scaling(name: str, plans: dict[str, Plan]) -> str:
+    """Return a row of the table of scaling."""
+    summed_bytes = next((f"{count_summed_bytes(f) / 1e6:.3g}" for f in plans.values() if "error" not in f), "-")
+    cells = [NETS[name], format_examples(plans), summed_bytes]
+    for plan in plans.values():
+        cells += format_shares(plan)
+    return "| " + " | ".join(cells) + " |"
+
+
+def format_examples(plans: dict[str, Plan]) -> str:
+    return next((str(f["batch"]) for f in plans.values() if "error" not in f), "-")
+
+
+def count_summed_bytes(plan: Plan) -> int:
+    return sum(c["bytes"] * c["count"] for c in plan["program"]["collectives"])
 
 
 def format_shares(plan: Plan) -> list[str]:
@@ -118,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     split = lambda text: [s for s in text.split(",") if s]  # noqa: E731
     parser.add_argument("--nets", type=split, default=list(NETS))
-    parser.add_argument("--targets", type=split, default=list(TARGETS))
+    parser.add_argument("--targets", type=split, default=TARGETS)
     parser.add_argument("--limit", type=float, default=900, help="seconds that a compilation may take")
     parser.add_argument("--results", type=Path, default=Path("scaling_table.jsonl"))
     options = parser.parse_args()
@@ -133,20 +163,24 @@ def main() -> None:
             plans[name, target] = plan_net(name, target, options.limit)
             with options.results.open("a") as file:
                 file.write(json.dumps({"net": name, "on": target, **plans[name, target]}) + "\n")
-    titles = [f"{chip}: own part | on {DEVICES[0]} | " + " | ".join(map(str, DEVICES[1:])) for chip in TARGETS.values()]
-    print("| net | examples | MB added up | " + " | ".join(titles) + " |")
-    print("|---" * (3 + len(TARGETS) * (1 + len(DEVICES))) + "|")
-    print(
-        "\n".join(
-            format_row(n, {t: f for (m, t), f in plans.items() if m == n})
-            for n in NETS
-            if any(m == n for m, _ in plans)
-        )
-    )
-    for (name, target), plan in plans.items():
-        for key in ("error", "flags"):
-            if key in plan:
-                print(f"\n* {NETS[name]} on {target}: {plan[key]}")
+    rows = {
+        name: {t: plans.get((name, t), {"error": "not compiled yet"}) for t in options.targets}
+        for name in NETS
+        if any((name, t) in plans for t in options.targets)
+    }
+    scaling_titles = [f"own part | on {DEVICES[0]}", *map(str, DEVICES[1:])]
+    for first, titles, format_row in (
+        ("net | examples", PROGRAM_TITLES, format_program),
+        ("net | examples | MB added up", scaling_titles, format_scaling),
+    ):
+        columns = " | ".join([first, *(f"{t}: {' | '.join(titles)}" for t in options.targets)])
+        print(f"| {columns} |\n{'|---' * (columns.count('|') + 1)}|")
+        print("\n".join(format_row(*row) for row in rows.items()) + "\n")
+    for name, plans_of_net in rows.items():
+        for target, plan in plans_of_net.items():
+            for key in ("error", "flags"):
+                if key in plan:
+                    print(f"* {NETS[name]} on {target}: {plan[key]}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ They are the layers that the files of tests of types ask about. Types that need 
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 import tempfile
 import textwrap
@@ -31,6 +32,7 @@ from layer_suite import list_cases
 _WIDTH = 110
 _ROWS = 2
 _IMAGES = 'top: "data" top: "label" transform_param { crop_size: 224 mirror: true mean_value: 104 }'
+_RESIZED = 'top: "data" top: "label" transform_param { resize_param { resize_mode: WARP height: 300 width: 300 } }'
 _DATA = 'source: "train_lmdb" batch_size: 32 backend: LMDB'
 _LIST = 'source: "train.txt" batch_size: 32 shuffle: true'
 
@@ -45,6 +47,10 @@ layer {{ name: "data" type: "ImageData" {_IMAGES}
   image_data_param {{ {_LIST} root_folder: "images/" new_height: 256 new_width: 256 }} }}
 layer {{ name: "data" type: "Data" {_IMAGES} data_param {{ {_DATA} shuffle: true }} }}
 layer {{ name: "data" type: "ImageData" {_IMAGES} image_data_param {{ {_LIST} short_side: 256 }} }}
+layer {{ name: "data" type: "Data" {_RESIZED} data_param {{ {_DATA} }} }}
+layer {{ name: "data" type: "ImageData" {_RESIZED} image_data_param {{ {_LIST} }} }}
+layer {{ name: "data" type: "ImageGtData" top: "data" top: "label" transform_param {{ mirror: true mean_value: 104 }}
+  image_gt_data_param {{ {_LIST} resize_height: 480 resize_width: 640 downsample_rate: 8 field_h: 40 field_w: 40 }} }}
 layer {{ name: "data" type: "HDF5Data" top: "data" top: "label" hdf5_data_param {{ {_LIST} }} }}
 layer {{ name: "data" type: "WindowData" {_IMAGES}
   window_data_param {{ source: "windows.txt" batch_size: 32 fg_threshold: 0.5 bg_threshold: 0.5 fg_fraction: 0.25
@@ -52,18 +58,35 @@ layer {{ name: "data" type: "WindowData" {_IMAGES}
 layer {{ name: "data" type: "AnnotatedData" top: "data" top: "label"
   transform_param {{ mean_value: 104 resize_param {{ resize_mode: WARP height: 300 width: 300 }} }}
   data_param {{ {_DATA} }} annotated_data_param {{ label_map_file: "labelmap.prototxt" }} }}
+layer {{ name: "data" type: "FrcnnRoiData" top: "data" top: "im_info" top: "gt_boxes"
+  window_data_param {{ source: "voc2007.trainval" config: "voc_config.json" root_folder: "JPEGImages/" }} }}
+layer {{ name: "data" type: "BoxData" top: "data" top: "label" transform_param {{ mean_value: 104 }}
+  data_param {{ {_DATA} side: 7 }} }}
+layer {{ name: "data" type: "CustomData" top: "image0" top: "image1" top: "flow" data_param {{ {_DATA}
+  rand_permute: true slice_point: 3 slice_point: 6 encoding: UINT8 encoding: UINT8 encoding: UINT16FLOW }} }}
+layer {{ name: "data" type: "LaneData" top: "data" top: "label" top: "lines"
+  transform_param {{ mean_value: 104 resize_param {{ height: 512 width: 512 }} }}
+  data_param {{ {_DATA} }} annotated_data_param {{ seg_scales: 4 }} }}
 layer {{ name: "data" type: "ImageSegData" {_IMAGES} image_data_param {{ {_LIST} label_type: PIXEL }} }}
 layer {{ name: "data" type: "DenseImageData" {_IMAGES} dense_image_data_param {{ {_LIST} }} }}
 layer {{ name: "data" type: "ImageLabelmapData" {_IMAGES} image_data_param {{ {_LIST} }} }}
 layer {{ name: "data" type: "VideoData" {_IMAGES} video_data_param {{ {_LIST} new_length: 16 }} }}
 layer {{ name: "data" type: "CPMData" top: "data" top: "label" data_param {{ source: "people_lmdb" batch_size: 10 }}
   cpm_transform_param {{ num_parts: 56 np_in_lmdb: 17 stride: 8 target_dist: 0.6 max_rotate_degree: 40 }} }}
+layer {{ name: "rpn-data" type: "FrcnnAnchorTarget" bottom: "scores" bottom: "boxes" bottom: "im_info" top: "labels"
+  top: "targets" top: "inside_weights" top: "outside_weights" window_data_param {{ config: "voc_config.json" }} }}
+layer {{ name: "proposal" type: "FrcnnProposal" bottom: "scores" bottom: "deltas" bottom: "im_info" top: "rois"
+  window_data_param {{ config: "voc_config.json" }} }}
+layer {{ name: "roi-data" type: "FrcnnProposalTarget" bottom: "rois" bottom: "boxes" top: "sampled" top: "labels"
+  top: "targets" top: "inside_weights" top: "outside_weights" window_data_param {{ config: "voc_config.json" }} }}
 layer {{ name: "softplus" type: "Python" bottom: "x" top: "y" python_param {{ module: "jax.nn" layer: "softplus" }} }}
 layer {{ name: "norm" type: "BN" bottom: "x" top: "x" bn_param {{ bn_mode: INFERENCE scale_filler {{ value: 1 }} }} }}
 layer {{ name: "evaluate" type: "DetectionEvaluate" bottom: "found" bottom: "truth" bottom: "sizes" top: "y"
   detection_evaluate_param {{ num_classes: 3 }} }}
 """
 _INPUT_SHAPES = {"x": (_ROWS, 5), "found": (6, 7), "truth": (4, 7), "sizes": (_ROWS, 3)}
+_INPUT_SHAPES |= {"scores": (1, 6, 5, 6), "deltas": (1, 12, 5, 6), "im_info": (1, 3), "rois": (9, 5), "boxes": (4, 5)}
+_FRCNN_CONFIG = Path(__file__).parents[1] / "tests" / "forks" / "rcnn" / "frcnn_config.json"
 
 
 class Examples:
@@ -75,7 +98,8 @@ class Examples:
             input_layers = [LayerParameter(name=b, type="Input", top=[b]) for b in layer.bottom]
             for input_layer in input_layers:
                 input_layer.input_param.shape.add(dim=_INPUT_SHAPES[input_layer.name])
-            self._nets[type_of(layer)] = NetParameter(layer=[*input_layers, layer]), "TRAIN", False
+            is_random = layer.type in ("FrcnnAnchorTarget", "FrcnnProposalTarget")
+            self._nets[type_of(layer)] = NetParameter(layer=[*input_layers, layer]), "TRAIN", is_random
         for case in list_cases():
             net = read_net(case.prototxt(_ROWS))
             if [layer.name for layer in net.layer if layer.type != "Input"] == ["layer"]:  # not one of several
@@ -130,13 +154,14 @@ def _number_blobs(name: str, blobs: Sequence[str]) -> dict[str, str]:
 
 
 def _build_graph(net: NetParameter, phase: Any) -> Graph:
-    """Build a net beside which there is a list of HDF5 files, and no other data."""
+    """Build a net beside which there are a list of HDF5 files and a config of caffe-faster-rcnn, and no other data."""
     with tempfile.TemporaryDirectory() as folder:
         reads_hdf5 = any(layer.type == "HDF5Data" for layer in net.layer)
         if reads_hdf5:
             with h5py.File(f"{folder}/train.h5", "w") as file:
                 file["data"], file["label"] = np.zeros((32, 3, 224, 224), np.uint8), np.zeros(32)
             Path(folder, "train.txt").write_text(f"{folder}/train.h5\n")
+        shutil.copy(_FRCNN_CONFIG, Path(folder, "voc_config.json"))
         return next(build_assumed_graphs(net, NetState(phase=phase), Path(folder) / "net.prototxt")).graph
 
 

@@ -1,8 +1,10 @@
-"""Write the tables and charts of docs/benchmarks.md from benchmarks/results/*.json, which the benchmarks write.
+"""Write the tables and charts of docs/benchmarks.md from benchmarks/results/*.json, and the means that pages quote.
+
+The benchmarks write these files, except noted.json, which holds what benchmarks printed, noted by hand.
 
 python benchmarks/against_torch.py --json benchmarks/results/against_torch.json    # needs torch; the others likewise
-python scripts/make_benchmark_page.py            # writes the page and its charts
-python scripts/make_benchmark_page.py --check    # fails if the page is out of date
+python scripts/make_benchmark_page.py            # writes the page and its charts, and the quoted means
+python scripts/make_benchmark_page.py --check    # fails if a page is out of date
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmark_means import NETS, STARTS, TASKS, TITLES, compute_medians, list_comparisons, quote_means
 from chart_style import draw_bars, new_figure, save_figure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,26 +25,8 @@ from page_writer import replace_part, write_or_check
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
 RESULTS = REPOSITORY / "benchmarks" / "results"
-NETS = {
-    "lenet": "LeNet",
-    "cifar10_full": "CIFAR-10 full",
-    "alexnet": "AlexNet",
-    "caffenet": "CaffeNet",
-    "googlenet": "GoogLeNet",
-    "squeezenet": "SqueezeNet 1.1",
-    "resnet50": "ResNet-50",
-    "resnet152": "ResNet-152",
-    "mobilenet": "MobileNet v1",
-    "mobilenet_ssd": "MobileNet-SSD",
-    "ssd300": "SSD300",
-    "openpose": "OpenPose",
-    "qrcode": "WeChat's QR detector",
-    "fcn8s": "FCN-8s",
-    "lstm": "LSTM",
-}
+MARK = "scripts/make_benchmark_page.py"
 ENGINES = {"openvino": "OpenVINO", "onnxruntime": "ONNX Runtime", "ncnn": "ncnn", "opencv": "OpenCV"}
-TASKS = {"forward 1": "inference, batch 1", "forward": "inference, larger batch", "step": "training step"}
-STARTS = {"frozen, cold": "frozen", "pycaffe, cold": "pycaffe", "OpenCV": "OpenCV", "ONNX Runtime": "ONNX Runtime"}
 START_COLUMNS = {  # by what cold_start.py measures: the title, and the form of the numbers
     "first": ("first result, s", "{:.2f}"),
     "resized": ("first call at a new input size, ms", "{:.3g}"),
@@ -74,7 +59,7 @@ def against_torch(result: Row) -> tuple[str, Figure]:
     figure, (axes,) = new_figure(height=0.55 * len(nets) + 1)
     draw_bars(axes, [NETS[net] for net in nets], ratios)
     finish_panel(axes, "Times as fast as PyTorch (the fastest of eager, channels last, torch.compile)")
-    return f"{format_table(titles, map(make_cells, nets))}\nGeometric means: {format_means(ratios)}.\n", figure
+    return format_table(titles, map(make_cells, nets)), figure
 
 
 def against_engines(result: Row) -> tuple[str, Figure]:
@@ -98,12 +83,7 @@ def against_engines(result: Row) -> tuple[str, Figure]:
         series: Series = {ENGINES[engine]: [row["ratio"].get(engine) for row in panel_rows] for engine in engines}
         draw_bars(axes, [NETS[row["net"]] + f" ({row['batch']})" * (not is_batch_1) for row in panel_rows], series)
         finish_panel(axes, f"Times as fast as engines, {'batch 1' if is_batch_1 else 'larger batches'}")
-    best_ratios: Series = {
-        words: [row["ratio"].get(row["best"]) for row in rows if (row["batch"] == 1) == is_batch_1]
-        for words, is_batch_1 in {"batch 1": True, "larger batches": False}.items()
-    }
-    means = f"Geometric means, best engine / frozen: {format_means(best_ratios)}.\n"
-    return f"{format_table(titles, map(make_cells, rows))}\n{means}", figure
+    return format_table(titles, map(make_cells, rows)), figure
 
 
 def cold_start(result: Row) -> tuple[str, Figure]:
@@ -140,27 +120,10 @@ def cold_start(result: Row) -> tuple[str, Figure]:
         first_color=len(engines) - len(peers),
     )
     finish_panel(right, "Steady call, frozen: times as fast")
-    lines = [
-        f"Geometric means, {peer} / frozen: "
-        + format_means(
-            {title.partition(",")[0]: compute_speedups(peer, key, "frozen") for key, (title, _) in columns.items()}
-        )
-        + ".\n"
-        for peer in peers
-    ]
-    table = f"In each cell: {' · '.join(engines)}.\n\n{format_table(titles, map(make_cells, nets))}\n{''.join(lines)}"
+    ratios = {peer: compute_speedups(peer, "memory", "frozen") for peer in peers}
+    line = f"Geometric means of the memory divided by a frozen net's: {format_means(ratios)}.\n"
+    table = f"In each cell: {' · '.join(engines)}.\n\n{format_table(titles, map(make_cells, nets))}\n{line}"
     return f"{table}\n{format_training_starts(result)}", figure
-
-
-def compute_medians(
-    runs_by_label: Mapping[str, Sequence[Row]], titles: Mapping[str, str]
-) -> dict[str, dict[str, float]]:
-    """Return the medians over a competitor's runs, by title and measurement, for the labels that have a title."""
-    return {
-        titles[label]: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-        for label, runs in runs_by_label.items()
-        if runs and label in titles
-    }
 
 
 def format_training_starts(result: Row) -> str:
@@ -179,7 +142,25 @@ def format_training_starts(result: Row) -> str:
     return intro + format_table(["net", *TRAINING_STARTS.values()], rows) if rows else ""
 
 
-PARTS = {
+def gpu(result: Row) -> tuple[str, None]:
+    """Return the text of training steps on a GPU."""
+    libraries = list(dict.fromkeys(library for row in result["rows"] for library in row["images_per_second"]))
+    peers = [library for library in libraries if library != "caffejax"]
+
+    def format_values(row: Row, key: str, names: Sequence[str], number_format: str) -> Iterator[str]:
+        return (number_format.format(row[key][name]) if name in row[key] else "-" for name in names)
+
+    def make_cells(row: Row) -> Iterator[str]:
+        yield NETS[row["net"]]
+        yield from format_values(row, "images_per_second", libraries, "{:.0f}")
+        yield from format_values(row, "ratio", peers, "{:.2f}")
+        yield ", ".join(format_values(row, "GiB", libraries, "{:.2f}"))
+
+    titles = ["net", *libraries, *(f"to {peer}" for peer in peers), f"GiB: {', '.join(libraries)}"]
+    return format_table(titles, map(make_cells, result["rows"])), None
+
+
+PARTS: dict[Callable[[Row], tuple[str, Figure | None]], str] = {
     against_torch: """## Training and inference against PyTorch
 
 Milliseconds after the batch size, and in brackets how many times as fast as the fastest of PyTorch's eager mode,
@@ -197,6 +178,13 @@ From the start of a fresh process to the first result, imports included, with an
 call with another input size, a steady call, and the memory of the process. pycaffe is caffejax's, as scripts that
 `import caffe` use it. OpenCV 4.11 reads the same prototxt and weights, ONNX Runtime the exported net, which has one
 input size.
+""",
+    gpu: """## Training on a GPU
+
+Images per second of training steps, from `benchmarks/gpu.py --batches 128 --jobs 10`, each library in its own process,
+in turn. PyTorch has `torch.compile`, channels_last and `cudnn.benchmark`. Ratios are medians over the rounds, which
+differ from quotients of the medians. [How it was measured, and what disturbed
+it](development/accelerators.md#measured-on-a-gpu).
 """,
 }  # with the heading and introduction of their sections
 
@@ -224,27 +212,33 @@ def format_means(ratios: Mapping[str, Iterable[float | None]]) -> str:
 
 def describe_run(run: Row) -> str:
     """Return when and how a run was made, as a paragraph."""
-    versions = "".join(f", {name} {version}" for name, version in run["versions"].items())
-    load = "while other work ran on the machine" if run["load"] is None else f"load average {run['load']} before it"
+    conditions = [run["date"], run["processor"]]
+    if "threads" in run:
+        load = "while other work ran on the machine" if run["load"] is None else f"load average {run['load']} before it"
+        conditions += [f"{run['threads']} threads", load]
+    else:
+        conditions += [run["precision"], f"batch {run['batch']}"]
     rounds = f"medians of {run['rounds']} rounds" if run["rounds"] > 1 else "one round"
-    return f"*{run['date']}, {run['processor']}, {run['threads']} threads, {load}; {rounds}{versions}.*\n"
+    return f"*{', '.join(conditions)}; {', '.join([rounds, *map(' '.join, run['versions'].items())])}.*\n"
 
 
 def make_pages(draw: bool = False) -> dict[Path, str]:
-    """Return the page with its tables as they are now; optionally draw the charts."""
-    text = PAGE.read_text()
+    """Return the page with its tables as they are now, and those that quote it; optionally draw the charts."""
+    results = {file.stem: json.loads(file.read_text()) for file in RESULTS.glob("*.json")}
+    comparisons = list_comparisons(results)
+    table = format_table(TITLES, (comparison.make_cells() for comparison in comparisons))
+    text = replace_part(PAGE.read_text(), f"{MARK}: means", f"\n{table}\n")
     for part, introduction in PARTS.items():
         name = part.__name__
-        file = RESULTS / f"{name}.json"
-        if file.exists():
-            result = json.loads(file.read_text())
-            words, figure = part(result)
-            chart = f"![{figure.axes[0].get_title(loc='left')}](pictures/benchmark_{name}.png)\n"
-            content = f"\n{introduction}\n{words}\n{describe_run(result['run'])}\n{chart}\n"
-            text = replace_part(text, f"scripts/make_benchmark_page.py: {name}", content)
+        words, figure = part(results[name])
+        content = f"\n{introduction}\n{words}\n{describe_run(results[name]['run'])}\n"
+        if figure:
+            content += f"![{figure.axes[0].get_title(loc='left')}](pictures/benchmark_{name}.png)\n\n"
             if draw:
                 save_figure(figure, f"benchmark_{name}")
-    return {PAGE: text}
+        text = replace_part(text, f"{MARK}: {name}", content)
+    pages = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+    return {page: quote_means(text if page == PAGE else page.read_text(), comparisons) for page in pages}
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ read, 2 for a mistake in the command, 130 after Ctrl-C. `caffejax train` that a 
 
 def make_page() -> str:
     """Return the page."""
-    parser = cli._make_parser()
+    parser = cli.make_parser()
     parts = [INTRO]
     for title, commands in (*cli._COMMANDS_BY_TASK.items(), ("Caffe's other tools", cli._CAFFE_TOOLS)):
         parts.append(f"## {title[0].upper()}{title[1:]}\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_digits
 
-from caffejax.core.data import write_lmdb
+from caffejax.base.databases import write_lmdb
 from caffejax.core.schema import caffe_pb2
 
 SEED = 20240229

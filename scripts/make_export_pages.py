@@ -12,6 +12,7 @@ from pathlib import Path
 
 from page_writer import replace_part, write_or_check
 
+from caffejax.export.engines import ENGINES
 from caffejax.export.flax.emit_context import FLAX
 from caffejax.export.onnx.layer_converters import OPERATORS
 
@@ -25,6 +26,15 @@ def make_onnx_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def make_engine_table() -> str:
+    """Return a Markdown table of the engines of `--for`."""
+    lines = ["| `--for` | opset | rows of detections | batch size | why |", "|---|---|---|---|---|"]
+    for name, engine in ENGINES.items():
+        rows, batch = ("padded" if engine.pad_rows else "as found"), ("fixed" if engine.fixed_batch else "any")
+        lines.append(f"| `{name}` | {engine.opset} | {rows} | {batch} | {engine.note} |")
+    return "\n".join(lines) + "\n"
+
+
 def make_flax_type_text() -> str:
     """Return the names of the layer types that flax source supports, as wrapped text."""
     return textwrap.fill(f"{', '.join(sorted(FLAX.rules))}.", 120) + "\n"
@@ -34,7 +44,10 @@ def make_pages() -> dict[Path, str]:
     """Return the new text of both pages, by path."""
     parts = {"exporting_onnx.md": make_onnx_table(), "exporting_flax.md": make_flax_type_text()}
     name = "scripts/make_export_pages.py"
-    return {DOCS / page: replace_part((DOCS / page).read_text(), name, content) for page, content in parts.items()}
+    pages = {DOCS / page: replace_part((DOCS / page).read_text(), name, content) for page, content in parts.items()}
+    onnx_page = DOCS / "exporting_onnx.md"
+    pages[onnx_page] = replace_part(pages[onnx_page], f"{name} engines", make_engine_table())
+    return pages
 
 
 if __name__ == "__main__":

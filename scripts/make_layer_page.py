@@ -32,7 +32,7 @@ ALL, CAFFE, FORKS = "layers.md", "layers_caffe.md", "layers_forks.md"
 FAMILIES = {
     **dict.fromkeys(("data", "inputs", "pose_data", "segmentation_data", "video_data"), "data"),
     **dict.fromkeys(("neuron", "activations", "dropout"), "activation"),
-    **dict.fromkeys(("convolution", "im2col", "inner_product"), "convolution, product"),
+    **dict.fromkeys(("convolution", "dense_block", "im2col", "inner_product"), "convolution, product"),
     "pooling": "pooling",
     **dict.fromkeys(("batch_norm", "l2_normalize", "lrn"), "normalization"),
     **dict.fromkeys(("affine", "axpy", "channel_scale", "eltwise"), "arithmetic"),

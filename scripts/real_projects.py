@@ -66,6 +66,10 @@ def main() -> int:
     print(
         f"{num_ok} of {len(executed)} workflows of {len({result.project for result in executed})} projects go through"
     )
+    for place in ("caffejax", "the project", "caffejax or the project"):
+        failed = [f"{r.project}: {r.workflow}" for r in executed if r.outcome.startswith(f"FAILS in {place}:")]
+        if failed:
+            print(f"failed in {place}: " + "; ".join(failed))
     return int(num_ok < len(executed))
 
 
@@ -141,6 +145,7 @@ def run_workflow(flow: dict[str, Any], copy: Path, home: Path, options: argparse
     packages = [str(SHIM), str(Path(caffejax.__file__).parents[1]), str(copy / "python")]
     environment = {**os.environ, "PATH": path, "HOME": str(home), "MPLBACKEND": "Agg", "CAFFE_ROOT": str(copy)}
     environment |= {"PYTHONPATH": os.pathsep.join(filter(None, packages)), "JAX_PLATFORMS": "cpu"}
+    environment["CAFFEJAX_DEVICE"] = "cpu"  # also where a script says -gpu 0
     script = "set -e\n" + "\n".join(flow["run"])
     folder = copy / flow.get("folder", ".")
     with subprocess.Popen(
@@ -171,7 +176,17 @@ def _describe_failure(reason: str, output: str, options: argparse.Namespace) -> 
     lines = [line for line in output.splitlines() if line.strip()]
     if package := re.search(r"No module named '((?!caffe)\w+)", output):
         return f"absent: the Python package {package[1]}"
-    return f"FAILS: {reason}; {lines[-1].strip()[:150] if lines else 'no output'}"
+    return f"FAILS in {find_place(output)}: {reason}; {lines[-1].strip()[:150] if lines else 'no output'}"
+
+
+def find_place(output: str) -> str:
+    """Say where a workflow failed: in caffejax, if it stopped the commands, or in the project's own code."""
+    package = str(Path(caffejax.__file__).parent)
+    frames = re.findall(r'^ *File "(.+?)", line \d+', output, re.MULTILINE)
+    has_message = re.search(r"^(caffejax|F\d{4}.*\]|E\d{4}.*\])[: ]", output, re.MULTILINE)
+    if has_message or (frames and frames[-1].startswith(package)):
+        return "caffejax"
+    return "the project" if frames else "caffejax or the project"
 
 
 def find_wrong_result(flow: dict[str, Any], folder: Path, output: str) -> str:

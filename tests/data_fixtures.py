@@ -79,7 +79,7 @@ def make_raw_datum() -> Callable[..., bytes]:
 def raw_db(tmp_path_factory: pytest.TempPathFactory, make_raw_datum: Callable[..., bytes]) -> Path:
     """13 different random images 2x6x7 with labels 0 ... 12, as an LMDB."""
     path = tmp_path_factory.mktemp("db") / "raw"
-    caffejax.core.data.write_lmdb(path, ((b"%03d" % i, make_raw_datum(i)) for i in range(13)))
+    caffejax.write_lmdb(path, ((b"%03d" % i, make_raw_datum(i)) for i in range(13)))
     return path
 
 

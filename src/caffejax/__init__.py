@@ -12,12 +12,12 @@
 
 import lazy_loader
 
-from .base import import_alias
+from .base.import_alias import declared_packages
 from .core.ops.implementations import declare_provider
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 # Python layers import `pycaffe` as `caffe`; after `pycaffe.install()` the whole process does
-import_alias.declare_alias("caffe", f"{__name__}.pycaffe")
+declared_packages["caffe"] = f"{__name__}.pycaffe"
 for _room in ("cpu", "forks"):
     declare_provider(f"{__name__}.{_room}")

@@ -4,6 +4,10 @@ from ._version import __version__ as __version__
 from .base.config import NetConfig as NetConfig
 from .base.config import Parallel as Parallel
 from .base.config import TrainConfig as TrainConfig
+from .base.databases import LevelDb as LevelDb
+from .base.databases import Lmdb as Lmdb
+from .base.databases import write_leveldb as write_leveldb
+from .base.databases import write_lmdb as write_lmdb
 from .base.errors import CaffejaxError as CaffejaxError
 from .base.errors import DataError as DataError
 from .base.errors import GraphError as GraphError
@@ -21,10 +25,6 @@ from .core.checkpoints.load_save import load_weights as load_weights
 from .core.checkpoints.load_save import save_weights as save_weights
 from .core.checkpoints.match_by_name import LoadReport as LoadReport
 from .core.data import ArraySource as ArraySource
-from .core.data import LevelDb as LevelDb
-from .core.data import Lmdb as Lmdb
-from .core.data import write_leveldb as write_leveldb
-from .core.data import write_lmdb as write_lmdb
 from .core.data.image_decoding import read_datum as read_datum
 from .core.data.loader import Loader as Loader
 from .core.gradcheck import check_gradients as check_gradients
@@ -42,7 +42,7 @@ from .core.layers import declare as declare
 from .core.layers import layer_types as layer_types
 from .core.layers import register as register
 from .core.layers import register_temporarily as register_temporarily
-from .core.parallel import initialize_distributed as initialize_distributed
+from .core.parallel.multihost import initialize_distributed as initialize_distributed
 from .core.program.layer_function import layer as layer
 from .core.program.net import Net as Net
 from .core.schema import caffe_pb2 as caffe_pb2

@@ -75,7 +75,7 @@ if __name__ == "__main__":
 """
 FORK_BEFORE_JAX = """
 if __name__ == "__main__":
-    import caffejax.core.program
+    import caffejax.core.program.net
     child_result = run_in_child(forward)
     assert child_result == forward(), child_result
     print("done")

@@ -6,9 +6,10 @@ import cv2
 import numpy as np
 import pytest
 
+from caffejax.base.databases import LevelDb, Lmdb
 from caffejax.cli import main
-from caffejax.core.data import LevelDb, Lmdb
 from caffejax.core.data.image_decoding import decode_datum
+from caffejax.core.schema.caffe_pb2 import AnnotatedDatum
 from caffejax.forks.detection.data.annotated_datum import parse_annotated_datum, read_annotations
 
 LABEL_MAP = """
@@ -244,3 +245,59 @@ def test_broken_boxes_and_sizes_are_named_once_for_each_file_and_counted(folder,
 def test_right_annotations_give_no_warning(folder, capsys):
     assert run_convert_annoset(*DETECTION_FLAGS) == 0
     assert "annotation files" not in capsys.readouterr().err
+
+
+def test_segmentations_are_stored_beside_boxes(folder):
+    """The label images' files are stored as they are, whatever the size of the images."""
+    for i in range(2):
+        cv2.imwrite(f"seg{i}.png", np.random.default_rng(i).integers(0, 34, (20, 40), np.uint8))
+    (folder / "seg.list").write_text("".join(f"im {i}.png {i}.xml seg{i}.png\n" for i in range(2)))
+    flags = "--anno_type=detection_with_segmentation", "--label_map_file=names", "--encoded", "--max_dim=20"
+    assert run_convert_annoset(*flags, name="seg.list") == 0
+    for i, (key, value) in enumerate(Lmdb("db")):
+        message = parse_annotated_datum(value)
+        assert key == b"%08d_im %d.png" % (i, i)
+        assert message.type == AnnotatedDatum.BBOXandSeg
+        assert message.datum.seg_label == (folder / f"seg{i}.png").read_bytes()
+        np.testing.assert_allclose(read_annotations(message).objects, GROUPED_OBJECTS, rtol=1e-6)
+
+
+LANES = {"h_samples": [5, 10, 15], "lanes": [[4, 8, 12], [-2, 30, 36]], "raw_file": "x.jpg"}
+
+
+def test_lanes_are_stored_as_nodes(folder):
+    for i in range(2):
+        (folder / f"{i}.json").write_text(json.dumps(LANES))
+    assert run_convert_annoset("--anno_type=lane_detection", "--encoded", name="json.list") == 0
+    for _, value in Lmdb("db"):
+        annotations = read_annotations(parse_annotated_datum(value))
+        assert annotations.type == AnnotatedDatum.LANE
+        expected = [[[x / 40, y / 20] for x, y in zip(lane, [5, 10, 15], strict=True)] for lane in LANES["lanes"]]
+        np.testing.assert_allclose(annotations.lanes, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "must have the form"),
+        (json.dumps({"h_samples": [1]}), "must have the form"),
+        (json.dumps({**LANES, "lanes": [[1]]}), "lane 0 has 1 numbers, but there are 3 h_samples"),
+        (json.dumps({**LANES, "h_samples": ["a", 2, 3]}), "h_samples has 'a' where a number should be"),
+        (json.dumps({**LANES, "image": {"height": 0}}), "states that the image is 0 x 40"),
+    ],
+)
+def test_invalid_lanes_are_reported(folder, capsys, content, message):
+    (folder / "0.json").write_text(json.dumps(LANES))
+    (folder / "1.json").write_text(content)
+    assert f"1.json: {message}" in run_with_error(capsys, "--anno_type=lane_detection", name="json.list")
+
+
+def test_invalid_segmentations_are_reported(folder, capsys):
+    flags = "--anno_type=detection_with_segmentation", "--label_map_file=names"
+    (folder / "short.list").write_text("im0.png 0.xml\n")
+    (folder / "triples.list").write_text("im 0.png 0.xml seg.png\n")
+    assert "is not three paths separated by a space" in run_with_error(capsys, *flags, name="short.list")
+    assert "there is no label image './seg.png'" in run_with_error(capsys, *flags, name="triples.list")
+    (folder / "seg.png").write_bytes(b"junk")
+    assert "seg.png: its image of 4 bytes cannot be decoded" in run_with_error(capsys, *flags, name="triples.list")

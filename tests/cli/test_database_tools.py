@@ -7,9 +7,9 @@ import jax
 import numpy as np
 import pytest
 
+from caffejax.base.databases import LevelDb, Lmdb, write_lmdb
 from caffejax.cli import main
 from caffejax.core.checkpoints.load_save import save_weights
-from caffejax.core.data import LevelDb, Lmdb, write_lmdb
 from caffejax.core.data.image_decoding import COLOR, read_datum
 from caffejax.core.program.net import Net
 from caffejax.core.schema import caffe_pb2

@@ -11,8 +11,8 @@ import cv2
 import numpy as np
 import pytest
 
+from caffejax.base.databases import LevelDb, Lmdb
 from caffejax.cli import main
-from caffejax.core.data import LevelDb, Lmdb
 from caffejax.core.schema.caffe_pb2 import Datum
 from caffejax.forks.detection.data.annotation_files import read_label_map
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import cv2
 import pytest
 
+from caffejax.base.databases.lmdb import Lmdb
 from caffejax.cli import main
-from caffejax.core.data.lmdb import Lmdb
 from caffejax.core.schema import caffe_pb2
 
 

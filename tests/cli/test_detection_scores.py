@@ -12,7 +12,7 @@ from caffejax import Net, save_weights
 from caffejax.base.errors import GraphError
 from caffejax.cli import main
 from caffejax.core.solver import Solver
-from caffejax.core.solver.average_precision import average_precision
+from caffejax.core.solver.detection_scores import average_precision
 
 BATCH, NUM_BATCHES = 3, 2
 NET = f"""

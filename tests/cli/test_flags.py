@@ -78,6 +78,10 @@ def test_switches_are_read_as_gflags_reads_them(tool_parser: Parser, dashes: str
             assert tool_parser.parse_args([*earlier_flags, dashes + text, "a"]).gray is expected
     assert tool_parser.parse_args([f"{dashes}no_color", "a"]).no_color
     assert not tool_parser.parse_args([f"{dashes}nono_color", "a"]).no_color
+    flags.add_switch(tool_parser, "wide", "", default=None)
+    for text, value in {"wide": True, "nowide": False, "wide=false": False}.items():
+        assert tool_parser.parse_args([dashes + text, "a"]).wide is value
+        assert tool_parser.parse_args(["a"]).wide is None
     assert (
         tool_parser.parse_args([f"{dashes}gray", "True", "a"]).first == "True"
     )  # a switch never takes the next argument

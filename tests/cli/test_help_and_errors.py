@@ -10,8 +10,8 @@ from pathlib import Path
 import lmdb
 import pytest
 
+from caffejax.base.databases import Lmdb, write_lmdb
 from caffejax.cli import main
-from caffejax.core.data import Lmdb, write_lmdb
 from caffejax.core.schema import caffe_pb2
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "digits"

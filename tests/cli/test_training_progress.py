@@ -4,6 +4,7 @@ import re
 import sys
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -66,6 +67,16 @@ def test_a_resumed_run_begins_at_its_iteration(tmp_path: Path) -> None:
     display.on_start(solver)
     solver.close()
     assert bar.tasks[0].completed == 4
+
+
+@pytest.mark.parametrize(("platform", "text"), [("cpu", "compiling"), ("gpu", "compiling: XLA is choosing kernels")])
+def test_the_display_says_why_the_first_step_takes_long(platform: str, text: str, tmp_path: Path) -> None:
+    solver: Any = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"')
+    solver.device = SimpleNamespace(platform=platform)
+    bar = Progress(console=Console(file=StringIO()), disable=True)
+    TrainingDisplay(solver, (), bar)
+    solver.close()
+    assert bar.tasks[0].fields["numbers"] == text
 
 
 def test_outputs_that_no_test_net_has_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

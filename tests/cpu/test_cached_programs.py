@@ -241,7 +241,7 @@ def test_a_function_takes_arguments_of_any_types(program_folder: Path) -> None:
         return 2 * x
 
     for _ in range(2):
-        run = compilation.jit(double, "fast", cache_key=b"double")
+        run = compilation.Jitted(double, "fast", cache_key=b"double")
         for x in (np.ones(3, np.float32), jnp.arange(4), np.ones(3, np.float32), 1.5):
             np.testing.assert_array_equal(run(x), 2 * np.asarray(x))
         assert jax.jit(run)(jnp.ones(2)).shape == (2,)
@@ -251,12 +251,12 @@ def test_a_function_takes_arguments_of_any_types(program_folder: Path) -> None:
 
 def test_old_programs_are_removed(program_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     previous_size = jax.config.values["jax_compilation_cache_max_size"]
-    compilation.jit(lambda x: x + 1, "fast", cache_key=b"one")(np.ones(3))
+    compilation.Jitted(lambda x: x + 1, "fast", cache_key=b"one")(np.ones(3))
     (first_file,) = program_folder.iterdir()
     os.utime(first_file, (1, 1))
     jax.config.update("jax_compilation_cache_max_size", first_file.stat().st_size * 3 // 2)
     try:
-        compilation.jit(lambda x: x + 2, "fast", cache_key=b"two")(np.ones(3))
+        compilation.Jitted(lambda x: x + 2, "fast", cache_key=b"two")(np.ones(3))
     finally:
         jax.config.update("jax_compilation_cache_max_size", previous_size)
     (remaining_file,) = program_folder.iterdir()

@@ -24,8 +24,8 @@ model = dnn.DetectionModel(nets[1])
 nets[0].setParam("maps", 1, nets[0].getParam("maps", 1))
 nets[0].getLayersShapes((1, 3, 8, 12))
 nets[0].setInput(np.ones((1, 3, 8, 12)))
-from jax._src import xla_bridge
-assert not xla_bridge.backends_are_initialized()
+from caffejax.base import fork_guard
+assert not fork_guard._has_started_jax()
 
 def run_in_child():
     child = os.fork()

@@ -1,13 +1,17 @@
 """Imports of benchmarks and scripts exist. Most of them are not run, because they need other packages."""
 
 import ast
+import functools
 import importlib
 import importlib.util
+import json
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import jax
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -46,12 +50,32 @@ def test_imported_names_exist(file: Path) -> None:
 
 
 @pytest.mark.parametrize("form", [(), ("--scan",)])
-def test_benchmark_of_gpus_compares_caffejax_with_flax(form: tuple[str, ...]) -> None:
+def test_benchmark_of_gpus_compares_caffejax_with_flax(tmp_path: Path, form: tuple[str, ...]) -> None:
     """The benchmark of GPUs runs on a CPU and without PyTorch too, so its mistakes are found where there is no GPU."""
-    flags = "--nets lenet --batches 2 --precision float32 --rounds 1 --iterations 2 --no-torch"
-    command = [sys.executable, "gpu.py", *flags.split(), *form]
-    output = subprocess.run(command, cwd=ROOT / "benchmarks", capture_output=True, text=True, check=True).stdout
+    run = {"precision": "float32", "batch": 2, "kernels": "fast", "steps_per_call": 1, "rounds": 1}
+    run |= {"date": "2026-01-31", "processor": jax.devices("cpu")[0].device_kind, "versions": {"jax": jax.__version__}}
+    earlier_row = {"net": "caffenet", "images_per_second": {"caffejax": 1.5}, "ratio": {}, "first": {}, "GiB": {}}
+    file = tmp_path / "gpu.json"
+    file.write_text(json.dumps({"run": run, "rows": [earlier_row]}))
+    flags = f"--nets lenet --batches 2 --rounds 1 --iterations 2 --no-torch --json {file} --precision"
+    command = [sys.executable, "gpu.py", *form, *flags.split()]
+    run_benchmark = functools.partial(subprocess.run, cwd=ROOT / "benchmarks", capture_output=True, text=True)
+    output = run_benchmark([*command, "float32"], check=True).stdout
     lines = [line.split(" | ") for line in output.splitlines() if "|" in line and "---" not in line]
     _, (*_, to_torch, to_flax, rate, _, _, _, no_rate, _, _, _, flax_rate, _, _, _), _, lenet = lines
     assert (to_torch, no_rate) == ("-", "-")
     assert "-" not in (to_flax, rate, flax_rate, *lenet[2:4]), output  # "-" where one did not run
+
+    result = json.loads(file.read_text())
+    kept_row, row = result["rows"]
+    assert kept_row == earlier_row
+    assert (row["net"], f"{row['ratio']['flax']:.2f}") == ("lenet", to_flax)
+    assert [f"{n:.0f}" for n in row["images_per_second"].values()] == [rate, flax_rate]
+    (comparison,) = runpy.run_path(str(ROOT / "scripts" / "benchmark_means.py"))["compare_on_gpu"](result)
+    assert (comparison.name, comparison.mean) == ("gpu-flax-small", to_flax)
+    assert comparison.date == result["run"]["date"] > run["date"]
+    refused = run_benchmark([*command, "bfloat16"])
+    assert (refused.returncode, refused.stderr.splitlines()[-1]) == (
+        1,
+        f"{file} has the rows of a run with other precision; choose another file",
+    )

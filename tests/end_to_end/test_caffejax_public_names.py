@@ -96,7 +96,7 @@ def test_docstrings_of_public_names_use_public_names_only() -> None:
 @pytest.mark.parametrize(
     ("text", "private_names"),
     [
-        ("from caffejax.core.data import Lmdb", ["from caffejax.core.data import"]),
+        ("from caffejax.base.databases import Lmdb", ["from caffejax.base.databases import"]),
         ("from caffejax.export.onnx import write_onnx", ["from caffejax.export.onnx import"]),
         ("from caffejax import Net, nonsense", ["from caffejax import nonsense"]),
         ("import caffejax.core.data\nx = 1", ["caffejax.core.data"]),

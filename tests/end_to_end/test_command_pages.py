@@ -14,10 +14,11 @@ from documentation_pages import REPOSITORY, run_page
 
 from caffejax import cli
 
-PAGES_TESTED_ELSEWHERE = {  # pages with tests of their own: in test_digits.py, test_docs.py and dnn/test_dnn.py
+PAGES_TESTED_ELSEWHERE = {  # pages with tests of their own: in test_digits.py, test_docs.py and dnn
     *("index", "adding_a_layer", "comparing", "exporting_flax", "inference", "jax", "own_data", "python"),
     *("python_layers", "solvers", "weights"),
     "coming_from_opencv",
+    "opencv_models",
     "layers_caffe",
     "layers_forks",
 }
@@ -76,11 +77,11 @@ def run_on_simulated_devices(page: str, folder: Path) -> str:
 
 
 def test_all_blocks_of_all_pages_are_run_or_listed() -> None:
-    files = "end_to_end/test_docs.py", "end_to_end/test_digits.py", "dnn/test_dnn.py"
-    tests = "".join((Path(__file__).parents[1] / file).read_text() for file in files)
+    names = "end_to_end/test_docs.py", "end_to_end/test_digits.py", "dnn/test_dnn.py", "dnn/test_opencv_models.py"
+    tests = "".join((Path(__file__).parents[1] / file).read_text() for file in names)
     assert {page for page in PAGES_TESTED_ELSEWHERE if f'"{page}.md"' not in tests} == set()
     run_blocks = {("README.md", "python"), ("docs/comparing.md", "bash")}  # by test_docs.py
-    run_blocks |= {(f"docs/{page}.md", "console") for page in ("index", "coming_from_opencv")}
+    run_blocks |= {(f"docs/{page}.md", "console") for page in ("index", "coming_from_opencv", "opencv_models")}
     run_blocks |= {(f"docs/{page}.md", "python") for page in PAGES_TESTED_ELSEWHERE | PAGES_FOR_SEVERAL_DEVICES}
     run_blocks |= {(f"docs/{page}", language) for page in PAGES for language in ("python", "console")}
     blocks: set[tuple[str, str]] = set()
@@ -95,7 +96,7 @@ def test_all_blocks_of_all_pages_are_run_or_listed() -> None:
 def test_commands_on_pages_have_arguments_that_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of those that need other files or machines; docs/commands.md is made from the commands themselves."""
     monkeypatch.chdir(tmp_path)
-    parser = cli._make_parser()
+    parser = cli.make_parser()
     count = 0
     for path in find_pages():
         text = path.read_text().replace("\\\n", "") if path.name != "commands.md" else ""

@@ -72,3 +72,15 @@ def test_compiled_nets_are_loaded_from_the_cache(tmp_path: Path) -> None:
 def test_settings_of_the_user_are_not_changed(variables: dict[str, str], folder: str, tmp_path: Path) -> None:
     inputs = {name: value.format(tmp_path) for name, value in variables.items()}
     assert count_cache_hits(HOME=str(tmp_path), **inputs)[1] == folder.format(tmp_path)
+
+
+def test_kernels_that_xla_chooses_on_gpus_are_kept_beside_the_programs(tmp_path: Path) -> None:
+    """The value is a flag of XLA, for which JAX names a folder in the folder of compiled programs."""
+    code = "import jax; from caffejax.cpu.process_settings import enable_compilation_cache as enable; enable('x'); "
+    code += "flag = jax.config.jax_persistent_cache_enable_xla_caches; print(flag); "
+    code += "print(jax.jit(lambda: 7, compiler_options={flag: 'y'})())"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("CAFFEJAX_CACHE", "JAX_"))}
+    environment["JAX_PLATFORMS"] = "cpu"
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert result.stdout.split() == ["xla_gpu_per_fusion_autotune_cache_dir", "7"]

@@ -5,6 +5,7 @@ import os
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ import caffejax
 import caffejax.core.solver.solver
 from caffejax import Net, check_gradients
 from caffejax.cli import main
-from caffejax.core.layers import layer_types, registry
+from caffejax.core.layers import layer_types, registry, type_of
 from caffejax.core.solver import lr_schedules, solver_param, update_rules
 from compile_flags import make_cpu_devices_environment
 
@@ -28,7 +29,14 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    "name", ["make_layer_page.py", "make_export_pages.py", "make_command_page.py", "make_benchmark_page.py"]
+    "name",
+    [
+        "make_layer_page.py",
+        "make_export_pages.py",
+        "make_command_page.py",
+        "make_benchmark_page.py",
+        "check_deploy_exports.py",
+    ],
 )
 def test_pages_made_by_scripts_are_up_to_date(name: str) -> None:
     script = REPOSITORY / "scripts" / name
@@ -361,21 +369,35 @@ def test_the_page_on_models_lists_all_configs() -> None:
     )
 
 
-def test_pages_give_the_speed_of_the_table_of_benchmarks() -> None:
-    """The range and the mean of its training steps, not those of the best run."""
+def test_pages_quote_the_means_of_the_table_of_comparisons() -> None:
+    """The mean of training steps is computed again, from the table of nets; the others are compared with the table."""
     page = (REPOSITORY / "docs" / "benchmarks.md").read_text()
-    table = re.findall(r"^\| [\w.\- ]+ \| 1: .*? \| .*? \| \d+: [\d.]+ \(([\d.]+)\) \|", page, re.MULTILINE)[:7]
-    (mean,) = re.findall(r"larger batch\), ([\d.]+) \(training step\)", page)
-    ratios = [float(ratio) for ratio in table]
-    assert len(ratios) == 7
-    assert np.exp(np.mean(np.log(ratios))) == pytest.approx(float(mean), abs=0.01)
-    expected = f"{min(ratios):.1f}", f"{max(ratios):.1f}", f"{float(mean):.1f}"
-    for name in ("README.md", "docs/faq.md"):
-        text = " ".join((REPOSITORY / name).read_text().split())
-        found_figures = re.findall(
-            r"step is ([\d.]+) to ([\d.]+) times as fast as PyTorch's,? \(?on average ([\d.]+)", text
-        )
-        assert found_figures == [expected], name
+    means = dict(re.findall(r'^\| <a id="([\w-]+)"></a>[^|]+\|[^|]+\| \*\*([\d.]+)\*\* \|', page, re.MULTILINE))
+    assert len(means) == page.count("<a id=") > 20
+    steps = re.findall(r"^\| [\w.\- ]+ \| 1: .*? \| .*? \| \d+: [\d.]+ \(([\d.]+)\) \|", page, re.MULTILINE)
+    assert len(steps) == 7
+    assert np.exp(np.mean(np.log([float(ratio) for ratio in steps]))) == pytest.approx(
+        float(means["torch-step"]), abs=0.01
+    )
+    headings = {title.lower().replace(" ", "-") for title in re.findall(r"^## (.+)$", page, re.MULTILINE)}
+    quotes = {}
+    for path in (REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")):
+        text = path.read_text()
+        quotes[path.name] = re.findall(r"\[([\d.]+)\]\(\S*benchmarks\.md#([\w-]+)\)", text)
+        assert set(re.findall(r"benchmarks\.md#([\w-]+)", text)) <= means.keys() | headings, path
+        assert [(number, name) for number, name in quotes[path.name] if means[name] != number] == [], path
+        if path.parent.name != "development" and path.name != "benchmarks.md":  # a number without a link to its row
+            assert re.findall(r".*\d times as (?:fast|many).*", text) == [], path
+    assert {"torch-step", "engines-1", "engines-batch", "gpu-torch"} <= {name for _, name in quotes["README.md"]}
+
+
+def test_a_quoted_mean_that_differs_from_the_table_is_found() -> None:
+    script = runpy.run_path(str(REPOSITORY / "scripts" / "benchmark_means.py"))
+    row = script["Comparison"]("torch-step", "training step", "PyTorch", "2026-11-27", "a CPU", ratios=[1.0, 4.0])
+    text = "It is [{}](docs/benchmarks.md#torch-step) times as fast, see [step 3](docs/benchmarks.md#torch-step)."
+    assert script["quote_means"](text.format("9.99"), [row]) == text.format("2.00")
+    with pytest.raises(ValueError, match=r"\[1.5\]\(benchmarks.md#none\): the rows are torch-step"):
+        script["quote_means"]("[1.5](benchmarks.md#none)", [row])
 
 
 def test_links_between_pages_exist() -> None:
@@ -387,8 +409,12 @@ def test_links_between_pages_exist() -> None:
 
 @pytest.mark.parametrize("page", ["layers_caffe.md", pytest.param("layers_forks.md", marks=pytest.mark.long)])
 def test_the_calls_on_the_pages_of_layers_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With arrays of the shapes above them, and the params and state of `init`; tops have the page's shapes."""
+    """With arrays of the shapes above them, and the params and state of `init`; tops have the page's shapes.
+
+    They are traced, as `jax.jit` would, and not compiled, but those of host layers, whose shapes depend on numbers.
+    """
     monkeypatch.chdir(tmp_path)
+    shutil.copy(REPOSITORY / "tests" / "forks" / "rcnn" / "frcnn_config.json", "voc_config.json")
     text = (REPOSITORY / "docs" / page).read_text()
     examples = re.findall(r"^```\n# (.*)\n[^`]*```\n\n```python\n([^`]*)```$", text, re.MULTILINE)
     assert len(examples) == text.count("caffejax.layer(") > 60
@@ -400,14 +426,23 @@ def test_the_calls_on_the_pages_of_layers_run(page: str, tmp_path: Path, monkeyp
             name: np.zeros(shape, int) if name.startswith("label") else random.uniform(1, 2, shape).astype(np.float32)
             for name, shape in shapes.items()
         }
+        if "rois" in arrays:
+            arrays["rois"][:, 0] = 0  # the image
         (statement,) = ast.parse(code).body
         call = statement.value  # type: ignore[attr-defined]
         function = eval(ast.unparse(call.func), {"caffejax": caffejax})
         params, state = function.init(key, *(shapes[a.id] for a in call.args if a.id != "params"))
-        names = {"caffejax": caffejax, "params": params, "state": state, "key": key, **arrays}
-        exec(code, names)
-        for name, shape in re.findall(r"(\w+) ([\dx]+|\(\))", tops):
-            assert names[name].shape[1:] == _parse_shape(shape)[1:], code  # as many rows at most
+        shapes_of_tops = re.findall(r"(\w+) ([\dx]+|\(\))", tops)
+
+        def call(names: dict[str, Any], code: str = code, tops: Any = shapes_of_tops) -> list[Any]:
+            names = {"caffejax": caffejax, **names}
+            exec(code, names)
+            return [names[name] for name, _ in tops]
+
+        names = {"params": params, "state": state, "key": key, **arrays}
+        results = call(names) if type_of(function.definition).on_host else jax.eval_shape(call, names)
+        for result, (_, shape) in zip(results, shapes_of_tops, strict=True):
+            assert result.shape[1:] == _parse_shape(shape)[1:], code  # as many rows at most
 
 
 def _parse_shape(text: str) -> tuple[int, ...]:

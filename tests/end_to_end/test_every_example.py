@@ -24,9 +24,9 @@ from documentation_pages import REPOSITORY
 
 import caffejax
 from caffejax import cli
-from caffejax.core.data.lmdb import write_lmdb
+from caffejax.base.databases.lmdb import write_lmdb
 from caffejax.core.layers import layer_types, registry
-from caffejax.core.schema.caffe_pb2 import Datum, NetParameter, V1LayerParameter
+from caffejax.core.schema.caffe_pb2 import BlobProto, Datum, NetParameter, V1LayerParameter
 from caffejax.pycaffe import Layer, layers, params
 from caffejax.tools.debugging.dumps import record_dump, write_dump
 
@@ -107,10 +107,14 @@ def _write_files() -> None:
         cv2.imwrite(name, random.integers(0, 256, (20, 40, 3), np.uint8))
     Path("VOCdevkit/0.xml").write_text(ANNOTATION)
     np.save("mean.npy", np.full(IMAGE_SHAPE, 100, np.float32))
+    Path("mean.binaryproto").write_bytes(
+        BlobProto(num=1, channels=3, height=1, width=1, data=[100, 100, 100]).SerializeToString()
+    )
     texts = {
         "train.txt": "0.png 0\n1.png 1\n",
         "test.txt": "0.jpg 0.xml\n",
         "trainval.txt": "0.jpg 0.xml\n",
+        "FlyingChairs.list": "images/0.png images/1.png\n",
         "names.txt": "cat\ndog\n",
         "labelmap.prototxt": 'item { name: "none" label: 0 } item { name: "cat" label: 1 }',
         "synset_words.txt": "cat\ndog\nbird\n",
@@ -239,6 +243,7 @@ def test_examples_of_docstrings_run(
 # what a command writes; None for a command that only prints
 OUTPUTS_OF_EXAMPLES: dict[str, str | None] = {
     "check": "report.html",
+    "classification": None,
     "classify": "probabilities.npy",
     "collect": "A.npz",
     "compare": "error.png",
@@ -247,6 +252,7 @@ OUTPUTS_OF_EXAMPLES: dict[str, str | None] = {
     "convert_annoset": "trainval_lmdb/data.mdb",
     "convert_cifar_data": "cifar10_test_lmdb/data.mdb",
     "convert_imageset": "train_lmdb/data.mdb",
+    "convert_imageset_and_flow": "FlyingChairs_lmdb/data.mdb",
     "convert_mnist_data": "mnist_train_lmdb/data.mdb",
     "convert_mnist_siamese_data": "pairs_leveldb/CURRENT",
     "create_label_map": "labelmap.prototxt",
@@ -254,7 +260,7 @@ OUTPUTS_OF_EXAMPLES: dict[str, str | None] = {
     "draw": "conv1.png",
     "draw_net": "net.svg",
     "dump": "A.npz",
-    "export": "net.stablehlo",
+    "export": "net.onnx",
     "extract_features": "prob_lmdb/data.mdb",
     "get_image_size": "test_name_size.txt",
     "gradcheck": None,
@@ -281,15 +287,14 @@ EXAMPLES_NOT_RUN = {
     "device_query": "needs a GPU",
     "plan": "needs libtpu; planning/test_program_size.py plans for TPUs where it is installed",
     "run": "replaces modules of its process; it runs below in another",
+    "ssd_detect": "needs a detector, with which cli/test_example_programs.py runs it",
     "train": "takes a thousand iterations, in test_digits.py",
 }
 
 
 def find_help_examples() -> dict[str, str]:
     """The example of each command."""
-    return {
-        name: str(parser.epilog).removeprefix("example: ") for name, parser in cli._make_parser().subparsers.items()
-    }
+    return {name: str(parser.epilog).removeprefix("example: ") for name, parser in cli.make_parser().subparsers.items()}
 
 
 def test_every_help_has_an_example_that_is_run_or_cannot_be() -> None:
@@ -304,6 +309,8 @@ def test_examples_of_help_run(name: str, folder: Path, capsys: pytest.CaptureFix
     command, output = find_help_examples()[name], OUTPUTS_OF_EXAMPLES[name]
     if name in ("compare", "plot", "plot_training_log"):
         pytest.importorskip("matplotlib")
+    if name == "compute_image_mean":
+        Path("mean.binaryproto").unlink()
     if name == "convert_imageset":
         shutil.rmtree("train_lmdb")
     if name == "create_label_map":
@@ -315,7 +322,7 @@ def test_examples_of_help_run(name: str, folder: Path, capsys: pytest.CaptureFix
     captured = capsys.readouterr()
     assert code == 0, f"{command}\n{captured.err}"
     if output is None:
-        assert len(captured.out + captured.err) > 100, command
+        assert len(captured.out + captured.err) > 50, command
     else:
         assert Path(output).stat().st_size, command
 
@@ -328,6 +335,6 @@ def test_the_example_of_a_script_runs(folder: Path) -> None:
 
 
 def test_arguments_of_other_examples_exist() -> None:
-    parser = cli._make_parser()
+    parser = cli.make_parser()
     for name in EXAMPLES_NOT_RUN:
         parser.parse_args(shlex.split(find_help_examples()[name].partition(" > ")[0])[1:])

@@ -16,7 +16,8 @@ import caffejax.pycaffe as caffe
 from caffejax import Net
 from caffejax.base.variables import Variables
 from caffejax.core.data.loader import Loader
-from caffejax.core.program import PassInputs, compute_part, make_part
+from caffejax.core.program.interpreter import PassInputs, compute_part
+from caffejax.core.program.schedule import make_part
 from caffejax.core.schema import read_net
 from caffejax.core.schema.caffe_pb2 import NetParameter
 from caffejax.pycaffe._executor import Executor

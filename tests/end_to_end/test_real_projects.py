@@ -63,6 +63,10 @@ project = "a/good"
 name = "needs a package"
 run = ["python -c 'import not_there'"]
 [[workflow]]
+project = "a/good"
+name = "absent net"
+run = ["caffe train -solver absent.prototxt"]
+[[workflow]]
 project = "a/absent"
 name = "absent"
 run = ["true"]
@@ -82,14 +86,27 @@ def test_the_runner_edits_a_copy_and_reports_the_outcomes(
     monkeypatch.setattr(real_projects, "LIST", tmp_path / "list.toml")
     monkeypatch.setattr(sys, "argv", ["real_projects.py", str(checkout.parent), "--seconds", "20"])
     assert real_projects.main() == 1
-    lines = capsys.readouterr().out.splitlines()
-    outcomes = [re.split(r" s  ", line)[1] for line in lines[:-1]]
+    lines, num_workflows = capsys.readouterr().out.splitlines(), WORKFLOWS.count("[[workflow]]")
+    outcomes = [re.split(r" s  ", line)[1] for line in lines[:num_workflows]]
     assert outcomes[0].startswith("ok")
     assert "at commit" in outcomes[0]
     assert "is 2, not 1 within 0.5" in outcomes[1]
     assert "takes more than 20 s" in outcomes[2]
     assert outcomes[3].startswith("absent: the Python package not_there")
-    assert outcomes[4] == "absent: there is no checkout"
-    assert lines[-1] == "1 of 3 workflows of 1 projects go through"
+    assert outcomes[4].startswith("FAILS in caffejax: exit code 1; caffejax: absent.prototxt")
+    assert outcomes[5] == "absent: there is no checkout"
+    assert lines[num_workflows] == "1 of 4 workflows of 1 projects go through"
+    assert lines[num_workflows + 1 :] == [
+        "failed in caffejax: a/good: absent net",
+        "failed in caffejax or the project: a/good: wrong number; a/good: slow",
+    ]
     assert (checkout / "script.py").read_text() == script
     assert not (checkout / "build").exists()
+
+
+def test_failures_are_told_apart_by_the_last_frame() -> None:
+    package = Path(real_projects.caffejax.__file__).parent
+    frames = 'Traceback:\n  File "demo.py", line 3, in <module>\n'
+    assert real_projects.find_place(f"{frames}NameError: x") == "the project"
+    assert real_projects.find_place(f'{frames}  File "{package}/net.py", line 3, in f\nError') == "caffejax"
+    assert real_projects.find_place("Killed") == "caffejax or the project"

@@ -70,7 +70,7 @@ def test_inference_does_not_import_training_data_or_export(files: tuple[str, str
     unused = (
         "caffejax.core.solver.trainer",
         "caffejax.export",
-        "caffejax.core.data.lmdb",
+        "caffejax.base.databases.lmdb",
         "caffejax.tools.planning",
         "caffejax.tools.view",
     )

@@ -333,7 +333,7 @@ def test_the_spine_counts_functions_of_base_and_core() -> None:
     spine = code_walks.run_spine()
     assert {file.partition("/")[0] for file in spine.functions} == {"base", "core"}
     assert "CompiledUpdater.update" in spine.functions["core/solver/compiled_updater.py"]
-    assert "Lmdb.read_range" in spine.functions["core/data/lmdb.py"]  # in a thread
+    assert "Lmdb.read_range" in spine.functions["base/databases/lmdb.py"]  # in a thread
     assert any("save" in name.lower() for name in spine.functions["core/checkpoints/orbax.py"])
     assert 1000 < spine.num_lines < 20_000
     assert f"{spine.num_lines:,} lines in {len(spine.functions)} files" in code_walks.format_spine(spine)

@@ -198,6 +198,12 @@ NETS: dict[str, str] = {
         layer("InnerProduct", "ip", "flat", "ip", "inner_product_param { num_output: 3 }"),
         layer("Concat", "both", "ip flat", "both"),
     ),
+    "interp to the size of a second bottom": join_layers(
+        input_layer(2, 3, 4, 5),
+        layer("Pooling", "pool", "data", "pool", "pooling_param { pool: MAX kernel_size: 2 stride: 2 }"),
+        layer("Interp", "up", "pool data", "up"),
+        layer("Eltwise", "sum", "up data", "sum"),
+    ),
     "two bottoms": join_layers(
         input_layer(2, 3, 4, 5),
         input_layer(2, 3, name="factor"),

@@ -12,6 +12,7 @@ import numpy as np
 from caffejax import CaffejaxError, Net
 from caffejax.base.variables import Variables
 from caffejax.core.data.synthetic_inputs import complete_inputs
+from caffejax.core.graph.reshape import reshape_graph
 from caffejax.core.layers.context import Phase
 from caffejax.core.schema import read_net
 from caffejax.export import InferenceModel, export_stablehlo, make_inference_model
@@ -28,7 +29,7 @@ def assess(path: str, phase: str = "TEST", forms: Sequence[str] = FORMS) -> dict
     """Return the assessment of a net in a file, see `assess_subject`, or the reason why there is none; and its time."""
     start = time.monotonic()
     try:
-        result = assess_subject(_make_subject(path, phase), forms)
+        result = assess_subject(make_subject(path, phase), forms)
     except CaffejaxError as error:
         return {"refused": str(error)}
     return result | {"seconds": round(time.monotonic() - start, 1)}
@@ -69,12 +70,12 @@ def assess_subject(subject: InferenceModel, forms: Sequence[str] = FORMS) -> dic
     return result
 
 
-def _make_subject(path: str, phase: Phase) -> InferenceModel:
+def make_subject(path: str, phase: Phase, placeholder_size: tuple[int, int] = (1, 1)) -> InferenceModel:
     """Return the net up to layers that run on the host, and the bottoms of its last layers.
 
-    The last layers may hide or magnify errors.
+    The last layers may hide or magnify errors. Images of 1 x 1 pixels get the size `placeholder_size`.
     """
-    net = Net(path, phase)
+    net = _resize_placeholders(Net(path, phase), placeholder_size)
     read_last = [name for layer in net.graph.layers[-1:] for name in layer.bottoms]
     inference_net = make_inference_model(net, draw_variables(net), None if net.outputs else read_last).net
     output_names, host_blobs = list(inference_net.outputs), set[str]()
@@ -86,10 +87,19 @@ def _make_subject(path: str, phase: Phase) -> InferenceModel:
             output_names += layer.bottoms
     blobs = net.graph.blobs.keys() - host_blobs - set(inference_net.input_names)  # none that a later layer writes over
     unique_names = [name for name in dict.fromkeys(output_names) if name in blobs]
-    return make_inference_model(net, _measure_statistics(path, phase, draw_variables(net), unique_names), unique_names)
+    variables = _measure_statistics(path, phase, draw_variables(net), unique_names, placeholder_size)
+    return make_inference_model(net, variables, unique_names)
 
 
-def _measure_statistics(path: str, phase: Phase, variables: Variables, outputs: list[str]) -> Variables:
+def _resize_placeholders(net: Net, size: tuple[int, int]) -> Net:
+    shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
+    new_shapes = {name: (*shape[:2], *size) for name, shape in shapes.items() if shape[2:] == (1, 1)}
+    return net.with_graph(reshape_graph(net.graph, new_shapes), reshaped=True) if new_shapes else net
+
+
+def _measure_statistics(
+    path: str, phase: Phase, variables: Variables, outputs: list[str], placeholder_size: tuple[int, int]
+) -> Variables:
     """The variables with statistics in BatchNorm that a batch has: as after training, no signal grows over depth."""
     message = read_net(path)
     for layer in message.layer:
@@ -97,7 +107,7 @@ def _measure_statistics(path: str, phase: Phase, variables: Variables, outputs: 
             layer.batch_norm_param.use_global_stats = False
             if layer.batch_norm_param.scale_bias:  # NVIDIA's, which takes no batch's in TEST: Intel's does
                 layer.batch_norm_param.filler.SetInParent()
-    net = Net(message, phase, file=path).for_inference(outputs)
+    net = _resize_placeholders(Net(message, phase, file=path), placeholder_size).for_inference(outputs)
     state = {layer.key: variables.state[layer.key] for layer in net.graph.layers if layer.type.name == "BatchNorm"}
     if not state:
         return variables

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from caffejax import CaffejaxError, Net, save_weights
+from caffejax.base.databases import write_lmdb
 from caffejax.cli import main
-from caffejax.core.data import write_lmdb
 from caffejax.core.schema import caffe_pb2
 from caffejax.export import Uint8Preprocessing, make_inference_model, read_data_layer_preprocessing
 from caffejax.pycaffe.classifier import Classifier

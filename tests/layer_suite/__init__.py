@@ -147,7 +147,7 @@ def joint_batches(*cases: Case) -> Question:
                 marks=[] if n == 4 else pytest.mark.long,
             )
             for case in cases
-            for n in (2, 4, 8)
+            for n in ((2, 4, 8) if case is cases[0] else (4,))
         ]
     )
 

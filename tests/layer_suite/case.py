@@ -33,6 +33,7 @@ class Case:
         random: whether a pass draws random numbers, so that parts of a batch differ from the whole batch.
         is_net: whether the case is a net rather than a single layer.
         samplers: `draw(random, shape)` for blobs with structure, such as boxes.
+        constants: inputs that tops depend on, but to which the layer passes no gradient.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Case:
     samplers: Mapping[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = field(
         default_factory=dict, compare=False
     )
+    constants: frozenset[str] = field(default=frozenset(), compare=False)
 
     @functools.cached_property
     def types(self) -> set[str]:

@@ -135,10 +135,11 @@ class CaseNet:
         return self.params, self.inputs
 
     def draw_direction(self, seed: int = 0) -> tuple[Arrays, Arrays]:
-        """Draw random numbers with the structure of `point`; directions of labels are 0."""
+        """Draw random numbers with the structure of `point`; directions of labels and constants are 0."""
         rng = np.random.default_rng(seed)
         params, inputs = jax.tree.map(lambda a: rng.normal(size=a.shape).astype(a.dtype), self.point)
-        return params, {name: a * (name not in self.index_inputs) for name, a in inputs.items()}
+        fixed = self.index_inputs | self.case.constants
+        return params, {name: a * (name not in fixed) for name, a in inputs.items()}
 
 
 def compile_for(function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:

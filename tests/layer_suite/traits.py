@@ -5,7 +5,7 @@ import numpy as np
 
 from caffejax.base.variables import Variables
 from caffejax.core.gradcheck import traits
-from caffejax.core.gradcheck.check_gradients import make_cases
+from caffejax.core.gradcheck.cases import make_cases
 
 from .case import Case
 from .case_net import SEED, CaseNet, to_numpy

@@ -173,6 +173,18 @@ def test_wrong_arguments_are_refused() -> None:
         net.forward(blobs=["summ"])
 
 
+def test_forward_all_takes_more_axes_of_length_1_for_a_batch_of_one() -> None:
+    """NumPy's assignment drops them, so Caffe takes them."""
+    net = make_input_net(prototxt=INPUT_NET.replace("dim: 4", "dim: 1"))
+    data, label = np.random.default_rng(3).normal(size=(1, 2, 6, 6)), np.zeros(1)
+    expected = net.forward_all(data=data, label=label)["loss"]
+    np.testing.assert_array_equal(net.forward_all(data=data[None], label=label)["loss"], expected)
+    with pytest.raises(Exception, match=r"must have shape \(N, 2, 6, 6\)"):
+        net.forward_all(data=data[0], label=np.zeros(2))
+    with pytest.raises(Exception, match=r"must have shape \(N, 2, 6, 6\)"):
+        make_input_net().forward_all(data=np.zeros((1, 4, 2, 6, 6)), label=label)
+
+
 def test_forward_all_splits_and_pads_batches() -> None:
     net = make_input_net()
     r = np.random.default_rng(3)

@@ -1,1 +1,1 @@
-"""What every room uses: errors, configuration values, paths, atomic files, tables. Imports nothing of the package."""
+"""Errors, configuration values, paths, atomic files and tables, for every room. Imports nothing of the package."""

@@ -27,7 +27,7 @@ Shard = Literal["none", "optimizer", "params"]
 ReduceDtype = Literal["auto", "float32"]
 OnSnapshotError = Literal["stop", "continue"]
 FlagKind = Literal["bytes", "count", "positive", "paths"]
-EVAL_TYPES = ("classification", "detection")  # how the outputs of a test net are scored
+EVAL_TYPES = ("classification", "detection", "detection_segmentation")  # how the outputs of a test net are scored
 AP_VERSIONS = ("11point", "101point", "MaxIntegral", "Integral")  # of the average precision of detections
 MAX_IMAGE_PIXELS = 2**29 // 3  # half a GiB with three channels; Pillow, too, raises an error for larger images
 MAX_HDF5_BYTES = 2**31
@@ -72,12 +72,8 @@ def quote(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def _raise_if_invalid(config: Any, problems: Iterator[str], error: type[CaffejaxError] = CaffejaxError) -> None:
-    """Raise one error with `problems` and with a message for each bool or Literal field that has an invalid value."""
-    raise_if_any(error, [*_find_type_problems(config), *problems])
-
-
 def _find_type_problems(config: Any) -> Iterator[str]:
+    """Yield a message for each bool or Literal field that has an invalid value."""
     config_class: type = type(config)
     for name, hint in config_class.__annotations__.items():
         allowed_values, value = get_choices(config_class, name), getattr(config, name)
@@ -89,13 +85,7 @@ def _find_type_problems(config: Any) -> Iterator[str]:
 
 
 def _find_integer_problems(config: Any, prefix: str = "", **minimums: int) -> Iterator[str]:
-    """Yield a message for each field that is not an integer of at least its minimum.
-
-    Args:
-        config: the configuration.
-        prefix: a prefix for the field names in messages.
-        minimums: the minimum of each field, by name.
-    """
+    """Yield a message for each field that is not an integer of at least its minimum."""
     for name, minimum in minimums.items():
         if not is_integer(value := getattr(config, name)) or value < minimum:
             yield f"{prefix}{name} must be an integer of at least {minimum}, not {quote(value)}"
@@ -117,7 +107,11 @@ class DataShard:
     total: int = 1
 
     def __post_init__(self) -> None:
-        raise_if_any(CaffejaxError, self._problems())
+        problems = [*_find_integer_problems(self, "shard.", first=0, count=1, total=1)]
+        if not problems and self.first + self.count > self.total:
+            sum_text = f"{self.first} + {self.count}"
+            problems.append(f"shard: first + count must be at most total ({self.total}), but is {sum_text}")
+        raise_if_any(CaffejaxError, problems)
 
     def owns(self, number: int) -> bool:
         """Return whether the shard contains the batch with this number."""
@@ -129,12 +123,6 @@ class DataShard:
         num_earlier_batches = rounds * self.count + min(max(offset - self.first, 0), self.count)
         rounds, offset = divmod(num_earlier_batches + n, self.count)
         return rounds * self.total + self.first + offset
-
-    def _problems(self) -> Iterator[str]:
-        problems = list(_find_integer_problems(self, "shard.", first=0, count=1, total=1))
-        yield from problems
-        if not problems and self.first + self.count > self.total:
-            yield f"shard: first + count must be at most total ({self.total}), but is {self.first} + {self.count}"
 
 
 @dataclass(frozen=True)
@@ -210,7 +198,7 @@ class NetConfig:
     num_parts: int = 1
 
     def __post_init__(self) -> None:
-        _raise_if_invalid(self, self._problems())
+        raise_if_any(CaffejaxError, [*_find_type_problems(self), *self._problems()])
 
     @property
     def layer_options(self) -> tuple[Kernels, Precision, Backward, str | None, bool]:
@@ -219,7 +207,7 @@ class NetConfig:
 
     @property
     def compute_options(self) -> tuple[Any, ...]:
-        """The options on which the computation of a net depends: all but those of its data."""
+        """The options on which the computation of a net depends: all but the options of its data."""
         return (*self.layer_options, self.remat, self.memory_limit, self.joins_batches)
 
     def with_plain_kernels(self) -> NetConfig:
@@ -272,7 +260,7 @@ class Parallel:
     )
 
     def __post_init__(self) -> None:
-        _raise_if_invalid(self, _find_integer_problems(self, model=1))
+        raise_if_any(CaffejaxError, [*_find_type_problems(self), *_find_integer_problems(self, model=1)])
 
 
 @dataclass(frozen=True)
@@ -297,9 +285,10 @@ class TrainConfig:
             always raised. Several processes support only "stop".
         steps_per_dispatch: the number of iterations to dispatch together if no display, test or snapshot is due between
             them. This makes small nets on fast devices faster. The batches of all these iterations are in memory
-            together. The default is 1, because XLA may compile a step differently among several, as with Deconvolution
-            on CPUs: last digits then depend on which iterations are together, and a resumed run may group them
-            differently.
+            together. XLA may compile a step differently among several, as with Deconvolution on CPUs: last digits then
+            depend on which iterations are together, and a resumed run may group them differently. The default, None,
+            stands for 1, and for very small nets on a CPU for up to 50 in a program whose bits do not depend on that;
+            see `core.solver.joint_steps.can_join_steps`.
         debug_nans: whether to check every step for NaN and infinity, and to name the layer where they first occur. This
             is slower.
         resume: a snapshot from which the solver starts: a <prefix>.orbax folder, a step in such a folder, or a
@@ -338,9 +327,10 @@ class TrainConfig:
         "stop",
         "stop or continue if a snapshot cannot be written; several processes, and the last snapshot, always stop",
     )
-    steps_per_dispatch: int = option(
-        1,
-        "the number of iterations to dispatch together, for small nets on fast devices; last digits may change",
+    steps_per_dispatch: int | None = option(
+        None,
+        "the number of iterations to dispatch together, for small nets on fast devices; last digits may change "
+        "(default: 1, or for very small nets on a CPU up to 50 with the same bits as 1)",
         kind="positive",
     )
     debug_nans: bool = option(False, "check every step, and name the layer where NaN or infinity first occurs")
@@ -358,7 +348,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if isinstance(self.weights, str | PathLike):
             object.__setattr__(self, "weights", (self.weights,))
-        _raise_if_invalid(self, self._problems(), SolverError)
+        raise_if_any(SolverError, [*_find_type_problems(self), *self._problems()])
 
     @classmethod
     def from_keywords(cls, **keywords: Unpack[SolverOptions]) -> TrainConfig:
@@ -407,7 +397,8 @@ class TrainConfig:
             yield f"seed must be None or an integer, not {quote(self.seed)}"
         if not (self.keep_best is None or isinstance(self.keep_best, str)):
             yield f"keep_best must be None or the name of an output, not {quote(self.keep_best)}"
-        yield from _find_integer_problems(self, steps_per_dispatch=1)
+        if self.steps_per_dispatch is not None:
+            yield from _find_integer_problems(self, steps_per_dispatch=1)
         if self.on_snapshot_error == "continue" and jax.process_count() > 1:
             yield "on_snapshot_error must be 'stop' if several processes train together: they wait for each other"
 
@@ -448,7 +439,7 @@ class SolverOptions(NetOptions, total=False):
     keep_best: str | None
     checkpoint_only: bool
     on_snapshot_error: OnSnapshotError
-    steps_per_dispatch: int
+    steps_per_dispatch: int | None
     debug_nans: bool
     resume: str | PathLike[str] | None
     seed: int | None

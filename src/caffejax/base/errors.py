@@ -45,21 +45,17 @@ class Problem:
         location = ":".join(str(part) for part in (file, self.line, self.column) if part is not None)
         type_text = f" ({_shorten(self.layer_type, _MAX_NAME_LENGTH)})" if self.layer_type else ""
         layer_text = f"layer '{_shorten(self.layer, _MAX_NAME_LENGTH)}'{type_text}" if self.layer is not None else ""
-        return _escape_unprintable(
-            ": ".join(part for part in (location, layer_text, _shorten(self.message, _MAX_MESSAGE_LENGTH)) if part)
-        )
+        parts = location, layer_text, _shorten(self.message, _MAX_MESSAGE_LENGTH)
+        text = ": ".join(part for part in parts if part)
+        if text.isprintable():
+            return text
+        # terminal control codes, for example
+        return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def _shorten(text: str, max_length: int) -> str:
     """Remove the middle of a text that is longer than `max_length`, and keep about three quarters of this length."""
     return text if len(text) <= max_length else f"{text[: max_length // 2]} ... {text[-max_length // 4 :]}"
-
-
-def _escape_unprintable(text: str) -> str:
-    """Escape the characters that are not printable, such as terminal control codes, except newlines."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 class CaffejaxError(RuntimeError):
@@ -171,7 +167,7 @@ def check_all(*checks: Callable[[], object]) -> None:
 
 
 def raise_if_any(error: type[CaffejaxError], problems: Iterable[str | Problem], file: str | None = None) -> None:
-    """Raise one error with all problems, or do nothing if there are none.
+    """Raise one error with all problems, or do nothing without problems.
 
     Args:
         error: the class of the error.

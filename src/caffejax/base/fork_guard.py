@@ -43,10 +43,23 @@ def _raise_error(*_: Any, **__: Any) -> Any:
 
 
 def _replace_methods() -> None:
-    xla_bridge = sys.modules.get("jax._src.xla_bridge")  # JAX has no public function for this
-    if xla_bridge is not None and getattr(xla_bridge, "backends_are_initialized", bool)():
+    if _has_started_jax():
         for cls, name in _methods:
             setattr(cls, name, _raise_error)
+
+
+def _has_started_jax() -> bool:
+    """Return whether JAX has started its backends, after which it refuses to change the number of CPU devices."""
+    config: Any = getattr(sys.modules.get("jax"), "config", None)
+    if config is None:
+        return False
+    number = config.values["jax_num_cpu_devices"]
+    try:
+        config.update("jax_num_cpu_devices", max(0, number) + 1)
+    except RuntimeError:
+        return True
+    config.update("jax_num_cpu_devices", number)
+    return False
 
 
 if hasattr(os, "register_at_fork"):

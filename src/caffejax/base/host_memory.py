@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .human_readable import format_bytes
 
@@ -23,16 +23,6 @@ def count_available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class GroupLimit(NamedTuple):
-    """A control group's memory limit and the unused part of it, in bytes.
-
-    Cached files that can be evicted count as unused.
-    """
-
-    size: int
-    unused: int
-
-
 @functools.cache
 def get_total_memory() -> int:
     """Return the machine's memory in bytes, or the smallest limit of this process's control groups if that is less.
@@ -40,7 +30,7 @@ def get_total_memory() -> int:
     The value is cached.
     """
     machine_memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([machine_memory, *(limit.size for limit in read_group_limits())])
+    return min([machine_memory, *(size for size, _ in read_group_limits())])
 
 
 def find_memory_problem(size: int, purpose: str, remedy: str, available: int | None = None) -> str | None:
@@ -60,7 +50,7 @@ def find_memory_problem(size: int, purpose: str, remedy: str, available: int | N
 
 def get_free_memory() -> int:
     """Return the free memory in bytes: the minimum over the machine and its control groups."""
-    return min([_read_free_machine_memory(), *(limit.unused for limit in read_group_limits())])
+    return min([_read_free_machine_memory(), *(unused for _, unused in read_group_limits())])
 
 
 def get_device_memory(device: jax.Device) -> int | None:
@@ -75,8 +65,10 @@ def get_memory_budget(device: jax.Device) -> int:
     return int(_USABLE_FRACTION * get_free_memory()) if size is None else size
 
 
-def read_group_limits(root: Path = _GROUPS_ROOT, group_list: Path = _GROUP_LIST) -> Iterator[GroupLimit]:
-    """Yield the memory limits of this process's control groups (versions 1 and 2) and of their parents.
+def read_group_limits(root: Path = _GROUPS_ROOT, group_list: Path = _GROUP_LIST) -> Iterator[tuple[int, int]]:
+    """Yield the memory limit of each of this process's control groups and their parents, and its unused part, in bytes.
+
+    Versions 1 and 2 of control groups are read. Cached files that can be evicted count as unused.
 
     Args:
         root: the folder where the control groups are mounted.
@@ -87,7 +79,11 @@ def read_group_limits(root: Path = _GROUPS_ROOT, group_list: Path = _GROUP_LIST)
     except OSError:
         return
     folders = {
-        folder for name in names for top in (root, root / "memory") for folder in _list_folders_up_to(top, top / name)
+        folder
+        for top in (root, root / "memory")
+        for name in names
+        for folder in (top / name, *(top / name).parents)
+        if folder.is_relative_to(top)
     }
     for folder in sorted(folders):
         for limit_file, usage_file in (
@@ -96,7 +92,7 @@ def read_group_limits(root: Path = _GROUPS_ROOT, group_list: Path = _GROUP_LIST)
         ):
             try:
                 size = int((folder / limit_file).read_text())
-                yield GroupLimit(size, size - int((folder / usage_file).read_text()) + _read_evictable_bytes(folder))
+                yield size, size - int((folder / usage_file).read_text()) + _read_evictable_bytes(folder)
             except (OSError, ValueError):  # no limit, or "max"
                 continue
 
@@ -106,10 +102,6 @@ def _read_free_machine_memory() -> int:
         return 1024 * int(re.findall(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())[0])
     except (OSError, IndexError):  # not Linux
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _list_folders_up_to(top: Path, folder: Path) -> list[Path]:
-    return [folder, *(p for p in folder.parents if p.is_relative_to(top))]
 
 
 def _read_evictable_bytes(folder: Path) -> int:

@@ -55,17 +55,8 @@ class AliasFinder(MetaPathFinder, Loader):
 
 
 _lock = threading.Lock()
-_declared_packages: dict[str, str] = {}
-
-
-def declare_alias(alias: str, package: str) -> None:
-    """Record which package an alias stands for, and import nothing. `import alias` works only after `install_alias`."""
-    _declared_packages[alias] = package
-
-
-def get_declared_package(alias: str) -> str:
-    """Return the package that `declare_alias` recorded for an alias."""
-    return _declared_packages[alias]
+declared_packages: dict[str, str] = {}
+"""The packages that aliases stand for. `import alias` works only after `install_alias`."""
 
 
 def install_alias(alias: str, package: str) -> None:

@@ -13,10 +13,9 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-from .errors import CaffejaxError, Problem, did_you_mean
+from .errors import CaffejaxError, Problem, did_you_mean, raise_if_any
 
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-
 
 _latin1_strings: set[str] = set()  # those that `decode_string` returned last for bytes that are not UTF-8
 
@@ -94,10 +93,9 @@ def describe_content(content: bytes) -> str | None:
     Returns:
         The description, such as "an HTML page; download the file itself", or None if the kind is unknown.
     """
-    if description := next(
-        (description for beginning, description in _DESCRIPTIONS_BY_BEGINNING if beginning.match(content)), None
-    ):
-        return description
+    for beginning, description in _DESCRIPTIONS_BY_BEGINNING:
+        if beginning.match(content):
+            return description
     return None if not content or _CONTROL_CHARACTER.search(content[:1000]) else "a text"
 
 
@@ -128,37 +126,39 @@ def check_exist(paths: Iterable[str | os.PathLike[str]], error: type[CaffejaxErr
     Raises:
         CaffejaxError: if paths are missing; the message names each of them.
     """
-    problems = [make_missing_problem(path) for path in paths if not os.path.exists(path)]
-    if problems:
-        raise error(problems)
+    raise_if_any(error, (make_missing_problem(path) for path in paths if not os.path.exists(path)))
 
 
-def read_content(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a file whose path may come from an untrusted file.
+def read_content(path: str | os.PathLike[str], max_bytes: int = -1) -> bytes:
+    """Return the bytes of a file whose path may come from an untrusted file, at most `max_bytes` if this is given.
 
     Raises:
-        OSError: if the file cannot be read, or is a character device such as /dev/zero, which has no end.
+        OSError: if the file cannot be read, or without a limit is a character device such as /dev/zero, which has no
+            end.
         ValueError: if the path has a NUL character.
     """
     with open(path, "rb") as file:
-        if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
+        if max_bytes < 0 and stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is a device, not a file")
-        return file.read()
+        return file.read(max_bytes)
 
 
-def read_bytes(path: str | os.PathLike[str], error: type[CaffejaxError], description: str = "") -> bytes:
+def read_bytes(
+    path: str | os.PathLike[str], error: type[CaffejaxError], description: str = "", max_bytes: int = -1
+) -> bytes:
     """Return the bytes of a file, like `read_content`, with errors of a given class.
 
     Args:
         path: the file.
         error: the class of the exception to raise.
         description: a noun phrase for the file in messages, such as "the label map", or "".
+        max_bytes: the largest number of bytes to read; by default all.
 
     Raises:
         CaffejaxError: if the file cannot be read; the message has the path and the reason.
     """
     try:
-        return read_content(path)
+        return read_content(path, max_bytes)
     except (OSError, ValueError) as cause:
         if not description and isinstance(cause, FileNotFoundError):
             raise error(make_missing_problem(path)) from None

@@ -23,6 +23,7 @@ from . import (
     convert,
     convert_annoset,
     convert_imageset,
+    convert_imageset_and_flow,
     demo,
     detect,
     device_flags,
@@ -54,6 +55,7 @@ from . import (
 from .convert_datasets import convert_cifar_data, convert_mnist_data, convert_mnist_siamese_data
 from .draw import draw_net
 from .dump import collect
+from .example_programs import classification, ssd_detect
 from .image_lists import create_label_map, get_image_size
 from .parser import Parser
 from .upgrade import upgrade_net_proto_binary, upgrade_net_proto_text, upgrade_solver_proto_text
@@ -68,7 +70,17 @@ _COMMANDS_BY_TASK: dict[str, tuple[Any, ...]] = {
     "other commands": (demo, layers, run, upgrade, info, completion),
 }
 _CAFFE_TOOLS = (  # including its scripts, and tools of its forks
-    *(classify, detect, extract_features, convert_imageset, convert_annoset, convert_mnist_data),
+    *(
+        classify,
+        detect,
+        classification,
+        ssd_detect,
+        extract_features,
+        convert_imageset,
+        convert_annoset,
+        convert_imageset_and_flow,
+        convert_mnist_data,
+    ),
     *(convert_mnist_siamese_data, convert_cifar_data, compute_image_mean, create_label_map, get_image_size),
     *(parse_log, plot_training_log, draw_net, device_query, tools, collect),
     *(upgrade_net_proto_text, upgrade_net_proto_binary, upgrade_solver_proto_text),
@@ -80,7 +92,7 @@ _CAFFE_FLAGS = {"gpu", "solver", "model", "phase", "level", "stage", "snapshot",
 }
 _NET_COMMANDS = (
     *(train, test, predict, time, summary, gradcheck, dump, collect, compare, draw, extract_features, classify, detect),
-    *(device_query, info, run),
+    *(device_query, info, run, classification, ssd_detect),
 )
 _IMPORT_HINT = (
     "--import=MODULE imports a module that registers a layer type of your own; the documentation's page "
@@ -96,8 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         signal_handlers.open_missing_streams()
-    parser = _make_parser()
-    options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = make_parser(None if "completion" in words else words).parse_args(words)  # it lists the flags of all
     if arguments is None and device_flags.is_multiprocess(options) and not supervisor.is_supervised():
         return supervisor.supervise(options.process_id, options.start_timeout)
     try:
@@ -152,7 +164,8 @@ def _discard_stdout() -> None:
     os.close(null_fd)
 
 
-def _make_parser() -> Parser:
+def make_parser(words: Sequence[str] | None = None) -> Parser:
+    """Return the parser of all commands. With `words`, only the commands among them have their flags."""
     parser = Parser(
         prog="caffejax",
         usage="caffejax COMMAND ...",
@@ -164,14 +177,16 @@ def _make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"caffejax {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, prog="caffejax")
     for command in (*itertools.chain(*_COMMANDS_BY_TASK.values()), *_CAFFE_TOOLS):
+        name = _get_name(command)
         subparser = commands.add_parser(
-            _get_name(command),
+            name,
             help=command.HELP,
             description=command.__doc__,
             epilog=f"example: {command.EXAMPLE}",
             allow_abbrev=False,
         )
-        command.add_flags(subparser)
+        if words is None or name in words:  # all flags take as long as all else here
+            command.add_flags(subparser)
         if command in _CAFFE_COMMANDS:
             subparser.ignored_flags = _CAFFE_FLAGS
         subparser.set_defaults(command=command, parser=parser)

@@ -196,7 +196,7 @@ def _format_loading_counts(models: list[Report]) -> str:
 
 
 def _format_failure_counts(failed: list[Report], models: list[Report]) -> str:
-    """Return a text with the counts of the kinds of which models fail, such as "1 of 6 nets does not load"."""
+    """Return how many models fail, of how many of the same kinds, such as "1 of 6 nets does not load"."""
     kinds = {report.kind for report in failed}
     return _format_counts_by_kind(failed, [r for r in models if r.kind in kinds], "does not load", "do not load")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..base.errors import DataError
@@ -30,11 +30,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("list", help="the list of images and annotations, or labels", metavar="LISTFILE")
     parser.add_argument("database", help="the folder to create", metavar="DB_NAME")
     flags.add_backend_flag(parser)
-    annotation_types = ("classification", "detection")
+    annotation_types = ("classification", "detection", "detection_with_segmentation", "lane_detection")
     flags.add(
         parser,
         "anno_type",
-        "the list contains labels, or names files with boxes",
+        "the list contains labels, or names files with boxes, with boxes and an image of labels, or with lanes",
         choices=annotation_types,
         default=annotation_types[0],
     )
@@ -119,7 +119,8 @@ def run(options: argparse.Namespace) -> None:
 class _AnnotatedImage(NamedTuple):
     name: str
     path: str
-    label: Any  # the argument of `encode_annotated_datum`
+    label: Any  # the arguments of `encode_annotated_datum`
+    segmentation: str | None = None
 
 
 def _read_list(
@@ -128,27 +129,25 @@ def _read_list(
     from pathlib import Path
 
     from ..core.data.image_list import find_files, read_list, read_pairs
-    from ..forks.detection.data.annotation_files import read_annotation, read_label_map
+    from ..forks.detection.data.annotation_files import read_annotation, read_label_map, read_lanes
 
     list_path = Path(options.list)
     if options.anno_type == "classification":
-        images = read_list(list_path)
-        return list(
-            map(_AnnotatedImage, images.names, find_files(images.file, images.names, options.root, ()), images.labels)
-        )
-    if not options.label_map_file and options.label_type == "xml":
+        names, labels = read_list(list_path)
+        return list(map(_AnnotatedImage, names, find_files(list_path, names, options.root, ()), labels))
+    has_lanes = options.anno_type == "lane_detection"
+    if not options.label_map_file and options.label_type == "xml" and not has_lanes:
         raise DataError("--label_map_file is required: XML files name the classes, but the net needs class numbers")
     class_ids = read_label_map(Path(options.label_map_file)) if options.label_map_file else None
-    names, annotations = read_pairs(list_path)
+    names, annotations, *segmentations = read_pairs(list_path, 3 if "segmentation" in options.anno_type else 2)
     paths = find_files(list_path, names, options.root, ())
     annotation_paths = find_files(list_path, annotations, options.root, (), "annotation")
     if options.label_type == "txt":
         class_ids = None  # the annotation files contain numbers, not names
-    read = functools.partial(read_annotation, class_ids=class_ids, on_problems=on_problems)
-    return [
-        _AnnotatedImage(name, path, functools.partial(read, annotation, options.label_type))
-        for name, path, annotation in zip(names, paths, annotation_paths, strict=True)
-    ]
+    read = partial(read_annotation, class_ids=class_ids, on_problems=on_problems)
+    readers = [partial(read_lanes, a) if has_lanes else partial(read, a, options.label_type) for a in annotation_paths]
+    further = [find_files(list_path, column, options.root, (), "label image") for column in segmentations]
+    return list(map(_AnnotatedImage, names, paths, readers, *further))
 
 
 def _read_records(options: argparse.Namespace, images: list[_AnnotatedImage]) -> Iterator[tuple[bytes, bytes]]:
@@ -163,7 +162,9 @@ def _read_records(options: argparse.Namespace, images: list[_AnnotatedImage]) ->
     first_shape = None
     for index, image in enumerate(images):
         encoding = options.encode_type or (guess_encoding(image.name) if options.encoded else "")
-        record, shape = encode_annotated_datum(image.path, image.label, replace(storage, encoding=encoding))
+        record, shape = encode_annotated_datum(
+            image.path, image.label, replace(storage, encoding=encoding), image.segmentation
+        )
         first_shape = first_shape or shape
         if options.check_size and shape != first_shape:
             message = (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..base.errors import DataError, Problem
 from ..base.glog import log, start_logging
+from ..base.paths import read_bytes
 from . import flags
 from .progress_bar import show_loop_progress
 
@@ -128,9 +129,7 @@ def read_idx(path: str, num_axes: int) -> np.ndarray:
     """
     import numpy as np
 
-    from ..core.data.image_decoding import read_file
-
-    data, magic, header_size = read_file(path), 0x800 + num_axes, 4 + 4 * num_axes
+    data, magic, header_size = read_bytes(path, DataError), 0x800 + num_axes, 4 + 4 * num_axes
     if len(data) < header_size or unpack_from(">I", data) != (magic,):
         hint = "; it is compressed: unpack it with gunzip first" if data.startswith(b"\x1f\x8b") else ""
         raise DataError(
@@ -151,9 +150,7 @@ def _read_cifar(path: str) -> np.ndarray:
     """Return the records in a CIFAR-10 file, uint8 (N, 3073). Each row is a label, followed by an image's pixels."""
     import numpy as np
 
-    from ..core.data.image_decoding import read_file
-
-    data, record_size = read_file(path), 1 + math.prod(_CIFAR_SHAPE)
+    data, record_size = read_bytes(path, DataError), 1 + math.prod(_CIFAR_SHAPE)
     if not data or len(data) % record_size:
         raise DataError(
             Problem(f"has {len(data)} bytes, which is not a multiple of the {record_size} bytes of an image", path)

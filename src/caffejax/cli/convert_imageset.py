@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..base.errors import DataError
 from ..base.glog import log, start_logging
 from . import flags
 from .progress_bar import show_loop_progress
-
-if TYPE_CHECKING:
-    from ..core.data.image_list import ImageList
 
 HELP = "make a database of image files"
 EXAMPLE = "caffejax convert_imageset --resize_height=256 --resize_width=256 --shuffle images/ train.txt train_lmdb"
@@ -60,11 +56,12 @@ def run(options: argparse.Namespace) -> None:
     from ..core.data.database import WRITERS
     from ..core.data.image_list import find_files, read_list
 
-    images = read_list(Path(options.list))
+    names, labels = read_list(Path(options.list))
     if options.skip_errors:
-        paths = [options.root + name for name in images.names]
+        paths = [options.root + name for name in names]
     else:
-        paths = find_files(images.file, images.names, options.root, ())
+        paths = find_files(Path(options.list), names, options.root, ())
+    images = list(zip(names, labels, paths, strict=True))
     order = range(len(paths))
     if options.shuffle:
         log.info("Shuffling data")
@@ -74,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
         log.info("encode_type specified, assuming encoded=true.")
     count = 0
     with WRITERS[options.backend](options.database) as put, show_loop_progress(len(paths), "images") as advance:
-        for count, (key, datum) in enumerate(_read_records(options, images, paths, order), 1):
+        for count, (key, datum) in enumerate(_read_records(options, images, order), 1):
             put(key, datum)
             advance()
             if count % _LOG_EVERY == 0:
@@ -84,18 +81,22 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _read_records(
-    options: argparse.Namespace, images: ImageList, paths: list[str], order: Iterable[int]
+    options: argparse.Namespace, images: Sequence[tuple[str, int, str]], order: Iterable[int]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the key and the Datum of each image that can be read, in the order of the indices `order`."""
+    """Yield the key and the Datum of each image, a name, a label and a path, in the order of the indices `order`.
+
+    Images that cannot be read are omitted, or are errors; see the option `skip_errors`.
+    """
     from ..core.data.write_imageset import encode_image_datum, guess_encoding
 
     first_shape = None
     for position, i in enumerate(order):
-        encoding = options.encode_type or (guess_encoding(images.names[i]) if options.encoded else "")
+        name, label, path = images[i]
+        encoding = options.encode_type or (guess_encoding(name) if options.encoded else "")
         try:
             datum, shape = encode_image_datum(
-                paths[i],
-                images.labels[i],
+                path,
+                label,
                 color=not options.gray,
                 height=options.resize_height,
                 width=options.resize_width,
@@ -109,6 +110,6 @@ def _read_records(
             continue
         first_shape = first_shape or shape
         if options.check_size and shape != first_shape:
-            message = f"image '{paths[i]}' has shape {shape} (channels, height, width), but the first has {first_shape}"
+            message = f"image '{path}' has shape {shape} (channels, height, width), but the first has {first_shape}"
             raise DataError(message)
-        yield b"%08d_" % position + images.names[i].encode("utf-8", "surrogateescape"), datum
+        yield b"%08d_" % position + name.encode("utf-8", "surrogateescape"), datum

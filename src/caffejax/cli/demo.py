@@ -128,8 +128,8 @@ def _make_images(name: str, folder: Path) -> Iterator[np.ndarray]:
         for image, _ in draw_pictures(name, _NUM_PICTURES, seed=1):
             yield image
         return
+    from ..base.databases.lmdb import Lmdb
     from ..core.data.image_decoding import read_datum
-    from ..core.data.lmdb import Lmdb
 
     for _, record in Lmdb(folder / "digits_test_lmdb").read_range(0, _NUM_PICTURES):
         yield read_datum(record)[0].transpose(1, 2, 0)

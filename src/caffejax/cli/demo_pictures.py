@@ -14,7 +14,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from ..core.data import write_lmdb
+from ..base.databases import write_lmdb
 from ..core.schema import caffe_pb2
 
 SIZE = 96

@@ -120,7 +120,7 @@ def initialize_distributed_from_flags(options: argparse.Namespace) -> None:
         )
     import jax
 
-    from ..core.parallel import initialize_distributed
+    from ..core.parallel.multihost import initialize_distributed
 
     address = None if options.coordinator == _AUTO else options.coordinator
     gpu_indices = [] if options.gpu == "all" else _parse_gpu_indices(options.gpu)
@@ -199,7 +199,7 @@ def abort_all_on_error() -> Iterator[None]:
 
         if not jax.distributed.is_initialized():
             raise
-        from ..core.parallel import end_all
+        from ..core.parallel.coordination import end_all
 
         problems = _format_error(error)
         end_all(*problems, is_lost=problems[0].startswith(PEER_LOST_MESSAGE))
@@ -277,7 +277,7 @@ def add_device_flags(parser: argparse.ArgumentParser, gpu_help: str = "run on th
 
 
 def settle_device(options: argparse.Namespace) -> None:
-    """Set the option `device` from the environment if there is no flag. The CPU, or the variable, replaces `--gpu`.
+    """Set the option `device` from the environment unless a flag sets it. The CPU, or the variable, replaces `--gpu`.
 
     So scripts with `-gpu 0` run unchanged on a machine without a GPU.
 

@@ -20,7 +20,7 @@ ParserOrGroup = argparse.ArgumentParser | argparse._ArgumentGroup  # a parser or
 
 
 def get_group(parser: argparse.ArgumentParser, title: str) -> ParserOrGroup:
-    """Return the parser's group of flags with this title. If there is no such group, add it."""
+    """Return the parser's group of flags with this title, which is added if it is missing."""
     for group in parser._action_groups:
         if group.title == title:
             return group
@@ -37,9 +37,14 @@ def add(parser: ParserOrGroup, name: str, help: str, **settings: Any) -> None:
     parser.add_argument(*(f"{dashes}{s}" for s in spellings for dashes in ("--", "-")), help=help, **settings)
 
 
-def add_switch(parser: ParserOrGroup, name: str, help: str, dest: str | None = None) -> None:
-    """Add a flag that is off by default, in gflags' spellings: `--gray`, `-gray`, `--gray=false`, `--nogray`."""
-    add(parser, name, help, dest=dest or name, action="store_true")
+def add_switch(
+    parser: ParserOrGroup, name: str, help: str, dest: str | None = None, default: bool | None = False
+) -> None:
+    """Add a flag that is off by default, in gflags' spellings: `--gray`, `-gray`, `--gray=false`, `--nogray`.
+
+    With the default None, a command can tell `--nogray` from no flag.
+    """
+    add(parser, name, help, dest=dest or name, action="store_true", default=default)
 
 
 def add_json_flag(parser: ParserOrGroup, help: str = "print JSON") -> None:

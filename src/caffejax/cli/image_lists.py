@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..base.errors import DataError, Problem
 from ..base.glog import log, start_logging
+from ..base.paths import read_bytes
 from . import flags
 from .progress_bar import show_loop_progress
 
@@ -36,7 +37,7 @@ class get_image_size:  # noqa: N801  named like the command
         """Write the sizes of the images of a list to a text file."""
         start_logging()
         from ..base.atomic_write import replace_file
-        from ..core.data.image_decoding import decode_file, read_file
+        from ..core.data.image_decoding import decode_file
         from ..core.data.image_list import find_files, read_pairs
 
         names, _ = read_pairs(Path(options.list))
@@ -50,7 +51,8 @@ class get_image_size:  # noqa: N801  named like the command
             image_names = [name_ids[name] for name in image_names]
         with replace_file(options.output) as file, show_loop_progress(len(paths), "images") as advance:
             for name, path in zip(image_names, paths, strict=True):
-                _, height, width = decode_file(path, read_file(path), max_pixels=options.max_image_pixels).shape
+                content = read_bytes(path, DataError)
+                _, height, width = decode_file(path, content, max_pixels=options.max_image_pixels).shape
                 file.write(f"{name} {height} {width}\n".encode("utf-8", "surrogateescape"))
                 advance()
         log.info("Processed %d files.", len(paths))
@@ -76,13 +78,12 @@ class create_label_map:  # noqa: N801
         start_logging()
         from ..base.atomic_write import replace_file
         from ..base.paths import describe_content
-        from ..core.data.image_decoding import read_file
         from ..core.schema import format_text
         from ..core.schema.caffe_pb2 import LabelMap
 
         items = [("none_of_the_above", 0, "background")] if options.include_background else []
         separator = f"[{re.escape(options.delimiter)}]" if options.delimiter else r"\Z"
-        content = read_file(options.list)
+        content = read_bytes(options.list, DataError)
         if (kind := describe_content(content) or "a binary file") != "a text":
             kind = kind if content else "empty"
             raise DataError(Problem(f"must have the name of one class on each line, but is {kind}", options.list))
@@ -112,9 +113,7 @@ def _describe_line_format(num_parts: int) -> str:
 
 
 def _read_name_ids(path: str) -> dict[str, str]:
-    from ..core.data.image_decoding import read_file
-
-    words = read_file(path).decode("utf-8", "surrogateescape").split()
+    words = read_bytes(path, DataError).decode("utf-8", "surrogateescape").split()
     names, numbers = words[::2], words[1::2]
     if len(names) != len(numbers) or not all(re.fullmatch(r"-?\d+", number) for number in numbers):
         raise DataError(Problem("must have a name and a number on each line", path))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ..core.graph import Graph
     from ..core.layers.context import Phase
     from ..core.program.net import Net
+    from ..core.schema.caffe_pb2 import NetParameter, NetState
+    from ..tools.model_check.placeholder_sources import AssumedGraph
 
 
 def add_net_argument(parser: argparse.ArgumentParser, help: str = "the net prototxt") -> None:
@@ -98,25 +100,46 @@ def build_graph(options: argparse.Namespace) -> tuple[Graph, bool]:
         CaffejaxError: see `build_net`; also if the source of a data layer is missing and the layer's settings do not
             determine its shapes.
     """
-    from ..base.errors import Problem
-    from ..base.glog import log
     from ..base.paths import check_exist
     from ..core.graph import make_net_state
     from ..core.schema import read_valid_part
-    from ..tools.model_check.placeholder_sources import MissingSourceError, build_assumed_graphs
 
     check_exist([options.model])
     path = Path(options.model)
     message, problems = read_valid_part(path)
     state = make_net_state(message, options.phase, options.level, get_stages(options))
-    try:
-        candidate = next(build_assumed_graphs(message, state, path, flags.make_config(options), problems))
-    except MissingSourceError as error:
-        raise CaffejaxError(Problem(str(error), options.model)) from error
-    for sentence in candidate.assumptions:
-        log.warning("%s", sentence)
+    candidate = assume_shapes(message, state, path, flags.make_config(options), problems)
     _require_layers(candidate.graph, options)
     return candidate.graph, candidate.is_guess
+
+
+def assume_shapes(
+    message: NetParameter,
+    state: NetState,
+    path: Path,
+    config: NetConfig,
+    problems: Sequence[Problem] = (),
+    *,
+    check_settings: bool = False,
+) -> AssumedGraph:
+    """Build the graph of a net whose sources need not exist, and log the shapes that are assumed for missing ones.
+
+    See `build_assumed_graphs` for the arguments.
+
+    Raises:
+        CaffejaxError: if the net is invalid, or the source of a data layer is missing and the layer's settings do not
+            determine its shapes.
+    """
+    from ..base.glog import log
+    from ..tools.model_check.placeholder_sources import MissingSourceError, build_assumed_graphs
+
+    try:
+        candidate = next(build_assumed_graphs(message, state, path, config, problems, check_settings=check_settings))
+    except MissingSourceError as error:
+        raise CaffejaxError(Problem(str(error), str(path))) from error
+    for sentence in candidate.assumptions:
+        log.warning("%s", sentence)
+    return candidate
 
 
 def _require_layers(graph: Graph, options: argparse.Namespace) -> None:

@@ -79,6 +79,7 @@ class Parser(argparse.ArgumentParser):
         self.positional_flags: set[str] = set()  # flags whose value is the first positional argument
         self.ignored_flags: set[str] = set()  # flags with a value that have no effect on this command
         self._shows_all_flags = False
+        self._off_switches: set[str] = set()  # by dest
         self.words: list[str] = []  # the arguments that were parsed last, flags first, each as one word
 
     @property
@@ -109,7 +110,9 @@ class Parser(argparse.ArgumentParser):
         if args is not None:
             args = self._put_command_first(list(args)) if self.subparsers else self._put_flags_first(args)
             self.words = args
-        return super().parse_known_args(args, namespace)
+        namespace, unknown_words = super().parse_known_args(args, namespace)
+        vars(namespace).update(dict.fromkeys(self._off_switches, False))
+        return namespace, unknown_words
 
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with code 2. If no command is given, the message names `--help`."""
@@ -136,6 +139,7 @@ class Parser(argparse.ArgumentParser):
         positionals: list[str] = []
         first_positional: list[str] = []  # the value of a flag of `positional_flags`
         problems: dict[str, str] = {}  # by the flag's name
+        self._off_switches.clear()
         optional_flags: set[str] = set()  # flags that `--undefok` names
         queue, flag_files = deque(arguments), set[str]()
         while queue:
@@ -161,8 +165,10 @@ class Parser(argparse.ArgumentParser):
                     problems[name] = f"{argument}: '{value}' is not true or false (or t, yes, y, 1, f, no, n, 0)"
                 elif is_on and value.lower() not in _FALSE_WORDS:
                     switches[action.dest] = action.option_strings[0]
+                    self._off_switches.discard(action.dest)
                 else:
                     switches.pop(action.dest, None)
+                    self._off_switches.add(action.dest)
             elif name in _GLOG_SWITCHES or name.removeprefix("no") in _GLOG_SWITCHES:
                 continue
             elif action and action.nargs == 0:

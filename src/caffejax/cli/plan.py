@@ -1,9 +1,10 @@
 """Compile a net, or a solver's training step, for TPUs or GPUs that this machine need not have, and print a report.
 
 The target's compiler runs on this machine. The report describes one step on each device: whether it fits into memory,
-operations, memory traffic, collectives, the minimum time by the device's data sheet, and the bottleneck. Nothing is
-measured, and only one image of the data is read. Chips with a built-in data sheet: TPU v4, v5e, v5p, v6e;
-NVIDIA a100, h100, h200, b200.
+operations, memory traffic, collectives, the minimum time by the device's data sheet, and the bottleneck. No device is
+measured. If the net reads data, this host reads some batches for about a second, and the report compares the examples
+per second that it feeds with those that the net takes. The data may be absent. Chips with a built-in data sheet: TPU
+v4, v5e, v5p, v6e; NVIDIA a100, h100, h200, b200.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..base.errors import Problem
 from ..base.human_readable import format_bytes, format_count
 from . import device_flags, flags, net_flags
 
 if TYPE_CHECKING:
     from ..core.program.net import Net
-    from ..core.schema.caffe_pb2 import SolverParameter
-    from ..tools.planning import Plan, ScalingEstimate
+    from ..core.schema.caffe_pb2 import LayerParameter, SolverParameter
+    from ..tools.planning import DataRate, Plan, ScalingEstimate
     from ..tools.planning.hlo import Collective
 
 HELP = "compile for a TPU or GPU without having one, to see whether it fits and how fast it could be"
@@ -79,10 +82,10 @@ _PHASES = ("TRAIN", "TEST")
 
 def run(options: argparse.Namespace) -> None:
     """Compile and print the plan."""
-    from ..tools.planning import parse_target, plan
+    from ..tools.planning import estimate_data_rate, parse_target, plan
 
     target = parse_target(options.target)
-    net, solver = _read_net_and_solver(options)
+    net, solver, absent_layers = _read_net_and_solver(options)
     solver_settings: dict[str, Any] = {} if solver is None else {"solver": solver}
     device_flags.check_mesh(options, target.devices, f" in {target}")
     net_plan = plan(
@@ -96,10 +99,12 @@ def run(options: argparse.Namespace) -> None:
         **solver_settings,
     )
     scaling = net_plan.scaling(options.scaling)
+    data_rate = estimate_data_rate(net, options.batch_axis, absent_layers) if net_plan.fits else None
     if options.json:
-        flags.print_json(_as_json(net_plan, scaling))
+        flags.print_json(_as_json(net_plan, data_rate, scaling))
     else:
-        print("\n".join([*_format_plan(net_plan), *_format_scaling(net_plan, scaling)]))
+        lines = [*_format_plan(net_plan), *_format_data_rate(net_plan, data_rate), *_format_scaling(net_plan, scaling)]
+        print("\n".join(lines))
 
 
 def _parse_positive_integers(text: str) -> list[int]:
@@ -107,28 +112,41 @@ def _parse_positive_integers(text: str) -> list[int]:
     return [flags.parse_positive(part) for part in text.split(",")]
 
 
-def _read_net_and_solver(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
-    """Return the net and the solver if the command's file is a solver, or the net and None if it is a net."""
+def _read_net_and_solver(
+    options: argparse.Namespace,
+) -> tuple[Net, SolverParameter | None, Sequence[LayerParameter]]:
+    """Return the net, the solver if the command's file is a solver, and the data layers whose sources are absent.
+
+    In the net, Input layers of the same names replace these layers.
+    """
+    from ..core.graph import make_net_state
+    from ..core.graph.resolve import is_included
     from ..core.program.net import Net
-    from ..core.schema import read_solver
+    from ..core.schema import read_solver, read_valid_part
     from ..core.solver import solver_param
     from ..tools.model_check.model_files import detect_kind
+    from ..tools.model_check.placeholder_sources import has_missing_source
 
-    path, config = Path(options.model), flags.make_config(options)
+    path, config, stages = Path(options.model), flags.make_config(options), net_flags.get_stages(options)
+    solver: SolverParameter | None = None
+    problems: Sequence[Problem] = ()
     if not path.is_file() or detect_kind(path.read_text("utf-8-sig", "replace")) != "solver":
-        stages = net_flags.get_stages(options)
-        return Net(
-            path,
-            options.phase,
-            level=options.level,
-            stages=stages,
-            config=config,
-        ), None
-    solver = read_solver(path)
-    solver_param.check_solver(solver, str(path))
-    test_nets = solver_param.read_test_nets(solver, path.parent) if options.phase == "TEST" else []
-    selected_net = test_nets[0] if test_nets else solver_param.read_train_net(solver, path.parent)
-    return selected_net.build(config), solver
+        message, problems = read_valid_part(path)
+        state = make_net_state(message, options.phase, options.level, stages)
+        settings = solver_param.NetSettings(message, state, str(path))
+    else:
+        solver = read_solver(path)
+        solver_param.check_solver(solver, str(path))
+        test_nets = solver_param.read_test_nets(solver, path.parent) if options.phase == "TEST" else []
+        settings = test_nets[0] if test_nets else solver_param.read_train_net(solver, path.parent)
+    message, state, file = settings.message, settings.state, Path(settings.file or path)
+    absent_layers = [x for x in message.layer if is_included(x, state) and has_missing_source(x, file.parent)]
+    if absent_layers:
+        assumed = net_flags.assume_shapes(message, state, file, config, problems, check_settings=True)
+        settings = replace(settings, message=assumed.net)
+    elif solver is None:
+        return Net(path, options.phase, level=options.level, stages=stages, config=config), None, ()
+    return settings.build(config), solver, absent_layers
 
 
 def _format_plan(plan: Plan) -> list[str]:
@@ -169,6 +187,23 @@ def _format_plan(plan: Plan) -> list[str]:
     return lines
 
 
+def _format_data_rate(plan: Plan, rate: DataRate | None) -> list[str]:
+    if rate is None:
+        return []
+    if rate.examples_per_second is None:
+        return [f"data               cannot be read: {rate.problem}"]
+    method = "measured" if rate.is_measured else "a guess for JPEGs, as the data are absent"
+    lines = [
+        f"data               this host feeds {rate.examples_per_second:,.0f} examples per second "
+        f"({method}, {format_count(rate.cores, 'core')}); the net takes up to {plan.examples_per_second:,.0f}"
+    ]
+    if rate.examples_per_second < plan.examples_per_second:
+        lines.append(
+            "                   at that speed the devices wait for data: try train --workers, or store smaller images"
+        )
+    return lines
+
+
 def _format_collective(collective: Collective, num_devices: int) -> str:
     group_note = "" if collective.group_size == num_devices else f" among {collective.group_size} devices"
     return f"{collective.count} x {collective.kind} of {format_bytes(collective.bytes)}{group_note}"
@@ -188,9 +223,7 @@ def _format_scaling(plan: Plan, scaling: Sequence[ScalingEstimate]) -> list[str]
     return lines
 
 
-def _as_json(plan: Plan, scaling: Sequence[ScalingEstimate]) -> dict[str, Any]:
-    from dataclasses import asdict
-
+def _as_json(plan: Plan, data_rate: DataRate | None, scaling: Sequence[ScalingEstimate]) -> dict[str, Any]:
     return {
         "target": str(plan.target),
         "devices": plan.target.devices,
@@ -207,6 +240,7 @@ def _as_json(plan: Plan, scaling: Sequence[ScalingEstimate]) -> dict[str, Any]:
         "best_seconds": plan.best_seconds,
         "bound_by": plan.bottleneck,
         "examples_per_second": plan.examples_per_second,
+        "data": None if data_rate is None else asdict(data_rate),
         "compile_seconds": plan.compile_seconds,
         "largest_batch": plan.largest_batch,
         "scaling": [

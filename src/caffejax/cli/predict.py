@@ -167,7 +167,7 @@ def run(options: argparse.Namespace) -> None:
 def _remove_output_files(net: NetParameter) -> str:
     """Remove `save_output_param`, with which published deploy nets write files, from DetectionOutput layers.
 
-    Return the path of the label map in `save_output_param`, or "" if there is none.
+    Return the path of the label map in `save_output_param`, or "" without one.
     """
     label_map_file = ""
     for layer in net.layer:

@@ -33,7 +33,7 @@ def show_progress(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]
     Raises:
         SolverError: if any of `outputs` is missing from every test net.
     """
-    from ..core.parallel import is_first
+    from ..core.parallel.mesh import is_first
     from .training_progress import TrainingDisplay, check_outputs
 
     check_outputs(solver, outputs)

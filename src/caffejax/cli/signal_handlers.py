@@ -69,6 +69,7 @@ def handle_signals(solver: Solver, options: argparse.Namespace) -> Iterator[None
         hint = "; a second Ctrl-C stops at once" if (signal_number, effect) == (signal.SIGINT, "stop") else ""
         pending_messages.append(f"{signal.Signals(signal_number).name}: {_MESSAGES[effect]}{hint}")
 
+    vars(log_pending)["takes_several_steps"] = True
     solver.callbacks.append(log_pending)
     previous_handlers = {signal_number: signal.signal(signal_number, handle_signal) for signal_number in effects}
     try:
@@ -94,7 +95,7 @@ def end_if_stuck(solver: Solver, first_times: Mapping[int, float]) -> Iterator[N
         solver: the solver that trains.
         first_times: the times at which signals were handled first, by number. The handler of SIGTERM adds to it.
     """
-    from ..core.parallel import current_progress, current_wait, end_all
+    from ..core.parallel.coordination import current_progress, current_wait, end_all
 
     longest_step, last_step = 0.0, math.inf  # the first step, which is compiled, does not count
 

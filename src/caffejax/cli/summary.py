@@ -67,10 +67,10 @@ def _print_weights(options: argparse.Namespace) -> None:
     from ..base.human_readable import format_count, format_shape
     from ..base.paths import check_exist
     from ..base.text_table import align_columns
-    from ..core.checkpoints.weight_formats import find_format
+    from ..core.checkpoints.weight_formats import FORMATS, find_extension
 
     check_exist([options.model])
-    weights = find_format(options.model).read(options.model)
+    weights = FORMATS[find_extension(options.model)].read(options.model)
     blobs = [
         (layer, name, blob)
         for layer, arrays in weights.items()

@@ -24,8 +24,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser,
         "eval_type",
-        "how outputs are scored: by their means, or, for nets that end in DetectionEvaluate, by the mean average "
-        "precision: caffejax test ssd.prototxt --weights=ssd.caffemodel --eval_type=detection --ap_version=11point",
+        "how outputs are scored: by their means, for nets that end in DetectionEvaluate by the mean average precision, "
+        "and beside it in SegmentationEvaluate by the mean intersection over union: caffejax test ssd.prototxt "
+        "--weights=ssd.caffemodel --eval_type=detection --ap_version=11point",
         choices=EVAL_TYPES,
         default=EVAL_TYPES[0],
     )
@@ -48,22 +49,21 @@ def run(options: argparse.Namespace) -> None:
     import jax
 
     from ..core.graph.caffe_log import log_creation
-    from ..core.parallel import one_device_mesh
+    from ..core.parallel.mesh import one_device_mesh
     from ..core.solver import Evaluator, Scores
     from ..core.solver.output_checks import check_layer_outputs
-    from ..core.solver.reporting import format_precision_lines, format_score_lines
+    from ..core.solver.reporting import format_class_lines, format_score_lines
     from ..tools.metrics import convert_outputs
 
     device = device_flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     net = net_flags.build_net(options)
     check_layer_outputs([("the net", net.graph)])
-    ap_version = options.ap_version if options.eval_type == "detection" else None
-    # raises for a net without data
-    evaluator = Evaluator(net, one_device_mesh(device), ap_version=ap_version, freeze=True)
+    scoring = options.eval_type, options.ap_version
+    evaluator = Evaluator(net, one_device_mesh(device), None, *scoring, freeze=True)  # raises for a net without data
 
     def log_batch(batch_index: int, scores: Scores) -> None:
-        if ap_version is not None:  # the precision is computed of the detections of all batches
+        if options.eval_type != EVAL_TYPES[0]:  # the precision is computed of the detections of all batches
             return
         for line in format_score_lines(scores.outputs):
             log.info("Batch %d, %s", batch_index, line)
@@ -76,11 +76,11 @@ def run(options: argparse.Namespace) -> None:
     finally:
         evaluator.loader.close()
     log.info(f"Loss: {scores.loss:g}")
-    for line in format_precision_lines(scores.precisions) if options.show_per_class_result else ():
+    for line in format_class_lines(scores, options.show_per_class_result):
         log.info(line)
     for line in format_score_lines(scores.outputs, net.graph.loss_weights):
         log.info(line)
     if options.json:
-        precisions = {"precisions": scores.precisions} if scores.precisions else {}
+        class_scores = {key: value for key in ("precisions", "ious") if (value := getattr(scores, key))}
         outputs = convert_outputs(scores.outputs)
-        flags.print_json({"iterations": options.iterations, "loss": scores.loss, "outputs": outputs, **precisions})
+        flags.print_json({"iterations": options.iterations, "loss": scores.loss, "outputs": outputs, **class_scores})

@@ -24,11 +24,14 @@ TOOLS = {
     **{name: name for name in ("convert_imageset", "compute_image_mean", "extract_features", "device_query")},
     **{f"upgrade_{name}": f"upgrade_{name}" for name in ("net_proto_text", "net_proto_binary", "solver_proto_text")},
     **{name: name for name in ("convert_annoset", "get_image_size", "create_label_map")},
+    "convert_imageset_and_flow": "convert_imageset_and_flow",
 }
 EXAMPLES = {  # programs of build/examples, in the same way
     "mnist/convert_mnist_data": "convert_mnist_data",
     "cifar10/convert_cifar_data": "convert_cifar_data",
     "siamese/convert_mnist_siamese_data": "convert_mnist_siamese_data",
+    "cpp_classification/classification": "classification",
+    "ssd/ssd_detect": "ssd_detect",
 }
 SUCCESSORS = {  # programs that only print their successors, as in Caffe
     "train_net": "caffe train --solver=... [--snapshot=...]",

@@ -38,9 +38,12 @@ class TrainingDisplay(Callback):
         progress: the progress bar, to which the task is added.
     """
 
+    takes_several_steps = True
+
     def __init__(self, solver: Solver, outputs: Sequence[str], progress: Progress) -> None:
         self._outputs, self._progress = outputs, progress
-        self._task = progress.add_task("", total=solver.param.max_iter, numbers="compiling")
+        text = "compiling: XLA is choosing kernels" if solver.device.platform == "gpu" else "compiling"
+        self._task = progress.add_task("", total=solver.param.max_iter, numbers=text)
         self._stopwatch = solver.start_stopwatch()
         self._scores: dict[str, float] = {}
 

@@ -1,4 +1,4 @@
-"""What makes CPUs fast: oneDNN kernels, frozen nets, their cache, settings of the process.
+"""Speed on CPUs: oneDNN kernels, frozen nets, their cache, settings of the process.
 
 Core knows none of this: it finds the forms that are registered here in `core.ops.implementations`.
 """

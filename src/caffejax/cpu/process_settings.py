@@ -73,6 +73,8 @@ def enable_compilation_cache(folder: str | os.PathLike[str] | None = None) -> No
     addition, the function turns on JAX's persistent compilation cache, for all functions that JAX compiles in this
     process. `jax_compilation_cache_max_size` limits the size of each cache. `CAFFEJAX_CACHE=off` turns both caches off
     and leaves JAX's settings as they are. If JAX's settings already name a cache folder, only JAX's cache is used.
+    Kernels that XLA has chosen by their times on a GPU are kept in JAX's cache, too, one by one, unless JAX's setting
+    `jax_persistent_cache_enable_xla_caches` says otherwise.
 
     Code is loaded from the folder, so solvers' programs are not loaded from folders or files that other users may write
     to.

@@ -8,7 +8,7 @@ if the inputs differ from them in more than sizes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from .nodes import Shape
 
 if TYPE_CHECKING:
     from ..base.variables import Variables
-    from ..core.graph import Graph, Layer
+    from ..core.graph import Graph, Layer, Param
     from ..core.graph.graph import Slot
     from ..core.program.net import Net as CaffeNet
     from ..core.schema.caffe_pb2 import LayerParameter, NetParameter
@@ -203,13 +203,26 @@ def _is_net_input(layer: LayerParameter) -> bool:
 def _fill_with_zeros(graph: Graph, arrays: Mapping[Slot, np.ndarray]) -> tuple[Variables, set[Slot]]:
     """Return a net's parameters and state, and the slots of the blobs that `arrays` does not contain.
 
-    Parameters and state have the values in `arrays`; blobs that are not in `arrays` are zero. They are NumPy's arrays,
-    so that JAX has not started when a script forks processes that run the net.
+    Parameters and state have the values in `arrays`. Blobs that are not in `arrays` have the values in the layer's
+    definition, or are zero. They are NumPy's arrays, so that JAX has not started when a script forks processes that run
+    the net.
     """
+    from ..base.variables import Variables
     from ..core.checkpoints.match_by_name import find_missing_layers
-    from ..core.program.initial_variables import make_host_variables
+    from ..core.program.initial_variables import param_from_definition
 
     missing_slots = {
         p.owner for layer in find_missing_layers(graph, arrays.keys()) for p in layer.params
     } - arrays.keys()
-    return make_host_variables(graph, arrays), missing_slots
+
+    def get_array(param: Param) -> Any:
+        if param.slot in arrays:
+            return arrays[param.slot]
+        layer = graph.layer(param.slot.layer)
+        if layer.definition.layer.blobs:
+            with layer.locate_errors():
+                return param_from_definition(layer, param)
+        value = np.zeros(param.spec.shape) if param.spec.value is None else param.spec.value
+        return np.asarray(value, np.float32)
+
+    return Variables(*graph.map_variables(get_array)), missing_slots

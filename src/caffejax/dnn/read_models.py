@@ -86,10 +86,8 @@ def _read_prototxt(source: str | Path) -> tuple[NetParameter, OwnSettings]:
 
 def _add_unknown_shapes(net: NetParameter) -> None:
     """Add an empty shape for each input of the old form that has none, so that an Input layer replaces it."""
-    from ..core.schema.upgrade import find_needed_inputs
-
     if not net.input_shape and len(net.input_dim) < 4:
-        if find_needed_inputs(net):
+        if _is_input_read(net):
             del net.input_dim[:]
             for _ in net.input:
                 net.input_shape.add()
@@ -100,6 +98,16 @@ def _add_unknown_shapes(net: NetParameter) -> None:
         del net.input_dim[:]
     for _ in range(len(net.input) - len(net.input_shape)):
         net.input_shape.add()
+
+
+def _is_input_read(net: NetParameter) -> bool:
+    """Return whether a layer reads a name in the net's `input` fields before any layer produces it."""
+    produced: set[str] = set()
+    for bottoms, tops in ((layer.bottom, layer.top) for layers in (net.layers, net.layer) for layer in layers):
+        if any(bottom in net.input and bottom not in produced for bottom in bottoms):
+            return True
+        produced.update(tops)
+    return False
 
 
 @raises_opencv_errors

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..base.errors import GraphError, Problem
-from ..core.data.transform import Normalize
+from ..core.data.sampling import CounterRng
+from ..core.data.transform import Normalize, Transform
 from ..core.program.net import Net
 from .inference_model import InferenceModel
 
@@ -112,7 +113,7 @@ def caffe_channel_order(channels: int) -> tuple[int, ...]:
 def read_data_layer_preprocessing(
     net: Net, model: InferenceModel, image_size: Sequence[int] | None = None, channel_order: Sequence[int] | None = None
 ) -> Uint8Preprocessing:
-    """Return the preprocessing that the transform_param of a net's data layer defines in phase TEST.
+    """Return the preprocessing that the transform_param of a data, MemoryData or Input layer defines in phase TEST.
 
     Args:
         net: the full net.
@@ -122,13 +123,16 @@ def read_data_layer_preprocessing(
         channel_order: the channel order, see `Uint8Preprocessing`. The default is B, G, R, the order of Caffe's tools.
 
     Raises:
-        GraphError: if the input is not a top of a data layer with a transform_param, or if the images and the mean
-            image differ in size.
+        GraphError: if the input is not a top of a layer with a transform_param, or if the images and the mean image
+            differ in size.
+        DataError: if the mean file is missing.
     """
     input_name = find_image_input(model)
     key = next(layer.key for layer in model.net.graph.layers if input_name in layer.tops)
     layer = net.graph.layer(key)
     normalize = layer.device_transform
+    if normalize is None and layer.definition.layer.HasField("transform_param"):  # Caffe ignores that of Input
+        normalize = Transform(layer.definition, CounterRng(0, layer.name)).device_transform
     if not isinstance(normalize, Normalize):
         message = f"computes '{input_name}' without a transform_param; use --preprocess=classify and its flags"
         raise GraphError(layer.make_problem(message))

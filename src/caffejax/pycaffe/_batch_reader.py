@@ -93,6 +93,11 @@ class BatchReader:
             elif isinstance(layer.type.implementation, SourceInput):
                 self._store(layer, tuple(self._loader.read(layer.key).values()))
 
+    def read_arrays(self, layers: Iterable[Layer]) -> dict[str, np.ndarray]:
+        """Return the next batch of each data layer among `layers`, by blob name, without storing it in the tops."""
+        sources = [layer for layer in layers if isinstance(layer.type.implementation, SourceInput)]
+        return {name: array for layer in sources for name, array in self._loader.read(layer.key).items()}
+
     def write_user_tops(self, layers: Iterable[Layer]) -> None:
         """Give users' Python layers the numbers that scripts wrote to their tops, which they may leave as they are."""
         for name, user_top in (top for layer in layers for top in _get_user_tops(layer)):
@@ -116,7 +121,7 @@ class BatchReader:
 
         def fill(key: Key | None) -> list[jax.Array]:
             folded_key = None if key is None else layer.make_fold_in_args(fold_numbers(key))
-            pass_context = layer.context.with_fold_in_args(folded_key)
+            pass_context = layer.context.replace(fold_in_args=folded_key)
             return [pass_context.call(filler.fill, i, shape) for i, shape in zip(indices, shapes, strict=True)]
 
         if key is not None and (layer.key, shapes) not in self._fillers:

@@ -138,9 +138,9 @@ class Executor:
         self.reshape(first, last)
         key = key or _global_state.next_key()
         losses = []
-        for layers in self._ranges.split(first, last, by_layer=self._has_callbacks):
+        for layers in self._ranges.split(first, last, by_layer=self.has_callbacks):
             self._call_callbacks("before_forward", layers.first)
-            if self._has_callbacks:  # which may change the lists of blobs
+            if self.has_callbacks:  # which may change the lists of blobs
                 self.memories.bind_lists()
             losses.append(self._forward(layers, key, is_test))
             self._call_callbacks("after_forward", layers.last)
@@ -164,7 +164,7 @@ class Executor:
         self.memories.bind_lists()
         self.move_to_current_device()
         output_names = frozenset(diffs)
-        if not self._has_callbacks:
+        if not self.has_callbacks:
             for forward_pass, layers in self._group_by_pass(high, low, deconv):
                 self._backward(forward_pass, layers, output_names, adds_passes)
             return
@@ -192,7 +192,7 @@ class Executor:
         self.reshape()
         key = key or _global_state.next_key()
         indices = [i for i, layer in enumerate(self.graph.layers) if has_backward(layer)]
-        if self.graph.has_varying_rows or self._has_callbacks or not indices:
+        if self.graph.has_varying_rows or self.has_callbacks or not indices:
             losses = self.forward(0, last, key)
             self.backward(last, 0, adds_passes=True)
             return losses
@@ -212,7 +212,8 @@ class Executor:
         return [outputs.loss]
 
     @property
-    def _has_callbacks(self) -> bool:
+    def has_callbacks(self) -> bool:
+        """True if there are callbacks, so that layers run one at a time."""
         return any(self.callbacks.values())
 
     def _make_ranges(self, key: Any, graph: Graph) -> LayerRanges:

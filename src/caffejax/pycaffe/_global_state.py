@@ -18,7 +18,7 @@ import numpy as np
 from ..base.config import DEVICE_VARIABLE, LIMIT_FIELDS, NetConfig, read_device_variable
 from ..base.errors import ArgumentValueError, CaffejaxError, did_you_mean
 from ..base.glog import log_to_stderr, start_logging
-from ..base.import_alias import get_declared_package
+from ..base.import_alias import declared_packages
 from ..core.layers import layer_types
 from ..core.layers.bucketed_random import fold_in_bits, make_key
 from ..core.schema.caffe_pb2 import TEST, TRAIN
@@ -286,4 +286,4 @@ def install() -> None:
     Raises:
         CaffejaxError: if a different `caffe` has already been imported.
     """
-    alias_package("caffe", get_declared_package("caffe"))
+    alias_package("caffe", declared_packages["caffe"])

@@ -22,18 +22,6 @@ from ..core.layers.context import Context
 from ..core.layers.row_padding import strip_padding
 from ..core.ops import compilation
 from ..core.ops.program_cache import ProgramCache
-from ..core.program import (
-    LayerSchedule,
-    Part,
-    PassInputs,
-    PassOutputs,
-    Values,
-    compute_part,
-    make_part,
-    make_unfused_schedule,
-    run_schedule,
-    split_by_layer,
-)
 from ..core.program.backward import (
     Diffs,
     Pullback,
@@ -42,7 +30,16 @@ from ..core.program.backward import (
     run_backward,
     run_with_pullback,
 )
-from ..core.program.schedule import fuse, split_at_host_layers
+from ..core.program.interpreter import PassInputs, PassOutputs, Values, compute_part, run_schedule
+from ..core.program.schedule import (
+    LayerSchedule,
+    Part,
+    fuse,
+    make_part,
+    make_unfused_schedule,
+    split_at_host_layers,
+    split_by_layer,
+)
 from ..cpu.kernels.executable_cache import ProgramCacheConfig
 
 _SMALL_SIZE = 2**28  # elements
@@ -256,7 +253,7 @@ class LayerRange:
 
             cache_key = graph_cache_key(f"pycaffe {self.first} {self.last} {key}", self.graph, config)
         programs = self._program_caches[self.first, self.last, repr(key)]
-        return compilation.jit(
+        return compilation.Jitted(
             function, config.kernels, cache_key=cache_key, programs=programs, program_key=self._shapes_key
         )
 

@@ -574,7 +574,10 @@ class Net:
         for name, array in arrays.items():
             shape = as_array(array, f"the array for '{name}'", dtype=None).shape
             counts[name] = shape[:1]
-            if shape[1:] != self.blobs[name].shape[1:] or not shape or not shape[0]:
+            size, blob_shape = self._batch_size, self.blobs[name].shape
+            # NumPy's assignment drops leading axes of length 1, which a batch of one example may have more of
+            is_longer = size == 1 and shape[1:] == (1,) * (len(shape) - len(blob_shape)) + blob_shape[1:]
+            if not (shape[1:] == blob_shape[1:] or is_longer) or not shape or not shape[0]:
                 message = (
                     f"has shape {shape}, but must have shape (N, {', '.join(map(str, self.blobs[name].shape[1:]))})"
                 )

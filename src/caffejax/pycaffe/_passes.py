@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from ..base.variables import Variables
 from ..core.graph import Layer, Slot
 from ..core.graph.inference_graph import output_and_loss_names
-from ..core.program import PassInputs, PassOutputs
 from ..core.program import net as pure
-from ..core.program.backward import Diffs, accumulates_diffs
+from ..core.program.backward import Diffs, is_users_host_layer
+from ..core.program.interpreter import PassInputs, PassOutputs
 from ..core.solver.index_check import check_indices
 from ..cpu.frozen.frozen_pass_cache import FrozenPassCache
 from . import _global_state
@@ -154,7 +154,7 @@ class BackwardPass:
         self, forward_pass: Pass, backward_range: BackwardRange, memories: Memories, *, adds_passes: bool = False
     ) -> None:
         self.forward_pass, self._backward_range = forward_pass, backward_range
-        layers = [layer for layer in forward_pass.layer_range.layers if accumulates_diffs(layer) and not adds_passes]
+        layers = [layer for layer in forward_pass.layer_range.layers if is_users_host_layer(layer) and not adds_passes]
         slots = [param.owner for layer in layers for param in layer.params]
         self._start_diffs = {slot: memories.slots[slot].get_diff(memories.device) for slot in slots}
         self.seeds = {name: memories.blobs[name].get_diff(memories.device) for name in backward_range.reads}

@@ -16,15 +16,17 @@ from ..base.errors import ReadOnlyError, SolverError, raise_if_any
 from ..base.variables import Params, Variables
 from ..core.data.loader import Loader
 from ..core.graph import UNNAMED_TOP
+from ..core.layers import SourceInput
 from ..core.schema import read_solver, source_file
 from ..core.schema.caffe_pb2 import SolverParameter
 from ..core.solver.build_trainer import TrainerParts, build_trainer
 from ..core.solver.caffe_optimizer import compute_total_norm
 from ..core.solver.debug_info import DebugInfo, Pass
 from ..core.solver.evaluate import copy_trained_params
+from ..core.solver.joint_steps import MAX_STEPS, JointSteps, can_join_steps
 from ..core.solver.nan_check import FiniteCheck
 from ..core.solver.reporting import ClippingLog
-from ..core.solver.train_step import StepResult, TrainState, make_update, pass_key
+from ..core.solver.train_step import StepResult, TrainState, make_step, make_steps, make_update, pass_key, stack_batches
 from ..core.solver.trainer import Trainer
 from ..core.solver.updater import Updater
 from ..cpu.process_settings import tune_process
@@ -41,6 +43,9 @@ Callback = Callable[[], object]
 class BlobUpdater(Updater):
     """An updater that stores parameters, blobs and diffs in the blobs of the train net, where users can read them.
 
+    Where `can_join_steps` allows it, the parameters come from `JointSteps`, and only the last iteration that a user
+    asks for fills the blobs, by a further pass.
+
     Args:
         parts: the parts of training.
         train_state: the state to start from; the train net already has its parameters and running statistics.
@@ -50,6 +55,8 @@ class BlobUpdater(Updater):
         on_start: functions that are called in each iteration before the first pass.
         on_gradients: functions that are called in each iteration before the update.
     """
+
+    takes_fewer_steps = ends_with_single_step = True
 
     def __init__(self, parts: TrainerParts, train_state: TrainState, executor: Executor) -> None:
         self.on_start: list[Callback] = []
@@ -63,6 +70,8 @@ class BlobUpdater(Updater):
         self._apply = make_update(parts.optimizer, parts.param.iter_size, keep_update=True)
         self._debug_info = DebugInfo(parts.net) if parts.param.debug_info else None
         self._clips, self._compute_norm = parts.param.clip_gradients >= 0, jax.jit(compute_total_norm)
+        self._joint_steps = None if self._debug_info is not None else _make_joint_steps(parts)
+        self._graph = executor.graph
 
     @property
     def _state(self) -> TrainState:
@@ -84,7 +93,17 @@ class BlobUpdater(Updater):
 
     def restore(self, state: TrainState, row_statistics: Params | None) -> None:
         """Replace the train state by a saved state; `row_statistics` is ignored."""
-        self._state, self.last_update = jax.device_put(state, self._device), None
+        self._state, self.last_update, self._read_error = jax.device_put(state, self._device), None, None
+
+    @property
+    def steps_per_dispatch(self) -> int:  # type: ignore[override]
+        """The number of iterations in one call, 1 if callbacks look at each, or the net was reshaped."""
+        return 1 if self._get_joint_steps() is None else MAX_STEPS
+
+    def _get_joint_steps(self) -> JointSteps | None:
+        is_watched = self.on_start or self.on_gradients or self._executor.has_callbacks
+        is_changed = self._executor.graph is not self._graph or _global_state.get_device() is not self._device
+        return None if is_watched or is_changed else self._joint_steps
 
     def update(
         self,
@@ -94,15 +113,26 @@ class BlobUpdater(Updater):
         debug_info: bool = False,
         requests: jax.Array | None = None,
     ) -> StepResult:
-        """Make one update from `iter_size` passes; `requests` is ignored, because there is a single process."""
-        (rate,) = rates
+        """Make one update for each rate, each from `iter_size` passes.
+
+        `requests` is ignored, because there is a single process.
+        """
+        self._raise_read_error()
         self._executor.memories.lists.check_training()
+        if len(rates) > 1:
+            return self._make_joint_updates(self._read_iterations(len(rates), self._read_batches), rates)
+        (rate,) = rates
         for callback in self.on_start:
             callback()
         self._move_to_current_device()
+        joint_steps, state = self._get_joint_steps(), self._state
         self._executor.memories.clear_param_diffs()
         passes: list[Pass] = []
-        losses = [self._run_pass(i, passes if debug_info else None) for i in range(self._iter_size)]
+        keeps_passes = debug_info or joint_steps is not None
+        losses = [self._run_pass(i, passes if keeps_passes else None) for i in range(self._iter_size)]
+        if joint_steps is not None and self._get_joint_steps() is joint_steps:  # the net has its shapes as before
+            self._state = state
+            return self._make_joint_updates([stack_batches([batch for _, _, batch, _ in passes])], rates)
         if self._debug_info is not None:
             for line in self._debug_info.format_lines(passes):
                 _global_state.log(line)
@@ -112,6 +142,17 @@ class BlobUpdater(Updater):
         norm = self.apply_update(rate)
         outputs = self._executor.memories.get_values(self._outputs)
         return StepResult(loss, outputs, self.last_update, gradient_norm=norm)
+
+    def _read_batches(self) -> dict[str, Any]:
+        reader, layers = self._executor.batch_reader, self._graph.layers
+        return stack_batches([reader.read_arrays(layers) for _ in range(self._iter_size)])
+
+    def _make_joint_updates(self, batches: Sequence[Mapping[str, Any]], rates: Sequence[np.float32]) -> StepResult:
+        assert self._joint_steps is not None
+        self._state, result = self._joint_steps(self._state, batches, rates)
+        assert result.update is not None
+        self._executor.memories.param_diffs = self.last_update = result.update
+        return result
 
     def apply_update(self, rate: np.float32) -> jax.Array | None:
         """Replace the diffs of the train net's parameters by their updates, and subtract the updates.
@@ -149,6 +190,24 @@ class BlobUpdater(Updater):
             self._device = device
             self._state_without_variables = jax.device_put(self._state_without_variables, device)
             self._executor.move_to_current_device()
+
+
+def _make_joint_steps(parts: TrainerParts) -> JointSteps | None:
+    """Return the steps of a train net that may be computed together, or None.
+
+    The passes in its blobs must leave the inputs of the step as they are.
+    """
+    net, param = parts.net, parts.param
+    input_layers = [layer for layer in net.graph.layers if isinstance(layer.type.implementation, SourceInput)]
+    written = {top for layer in net.graph.layers if layer not in input_layers for top in layer.tops}
+    if written.intersection(net.input_names) or any(layer.device_transform for layer in input_layers):
+        return None
+    if not can_join_steps(parts):
+        return None
+    step = make_step(net, parts.optimizer, param.iter_size, keep_update=True, keep_norm=param.clip_gradients >= 0)
+    program = net.jit(make_steps(step), stored_as="joint_steps_with_update", solver_param=param)
+    plain_program = net.jit(step, stored_as="step_with_update", solver_param=param)
+    return JointSteps(net, param.iter_size, program, plain_program, parts.placement)
 
 
 AnyPath = str | os.PathLike[str]
@@ -340,7 +399,7 @@ _READ_ONLY = {  # attributes that cannot be assigned to, with the remedies
 def _make_test_net(parts: TrainerParts, i: int, trained: Variables) -> Net:
     """Return test net `i` with the trained variables, and initial values of what only the test net has."""
     net, loader = parts.tests.evaluators[i].net, parts.tests.evaluators[i].loader
-    variables = copy_trained_params(net.graph, parts.tests.net_variables[i](), parts.net.graph, trained)
+    variables = copy_trained_params(net.graph, parts.tests.net_variables[i], parts.net.graph, trained)
     return Net._from_executor(Executor(net, variables, loader))
 
 

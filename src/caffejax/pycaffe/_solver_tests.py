@@ -12,6 +12,7 @@ import numpy as np
 from ..base.variables import Variables
 from ..core.graph import Param
 from ..core.solver.evaluate import Evaluator
+from ..core.solver.joint_steps import runs_alone
 from ._layer_range import find_padded_tops
 from ._net import Net
 from ._synced_memory import SyncedBlob
@@ -20,8 +21,8 @@ from ._synced_memory import SyncedBlob
 class NetEvaluator(Evaluator):
     """Tests a net by forward passes in its blobs, where scripts then find the last batch and its outputs.
 
-    A test starts with the train net's parameters. Other than in Caffe, it does not change running statistics, which the
-    two nets share.
+    A test starts with the train net's parameters. Caffe changes the running statistics that the two nets share; this
+    does not. Where nobody can look at the blobs between the passes, only the last pass fills them.
 
     Args:
         evaluator: the evaluator that is replaced, with the loader of the test net.
@@ -30,8 +31,10 @@ class NetEvaluator(Evaluator):
     """
 
     def __init__(self, evaluator: Evaluator, net: Net, train_net: Net) -> None:
-        super().__init__(net._executor.net, evaluator.mesh, evaluator.loader, evaluator.ap_version)
+        settings = evaluator.loader, evaluator.eval_type, evaluator.ap_version
+        super().__init__(net._executor.net, evaluator.mesh, *settings)
         self._test_net, self._train_net = net, train_net
+        self._graph, self._runs_alone = net._executor.graph, runs_alone(net._executor.net)
 
     def get_state(self) -> dict[str, Any]:
         """Return the position in the data and the recurrent state; see `Evaluator`."""
@@ -55,7 +58,9 @@ class NetEvaluator(Evaluator):
         padded_tops = find_padded_tops(executor.graph.layers)
         blobs_before = [(blob, blob.get_data(executor.memories.device)) for blob in self._find_blobs_to_keep()]
         try:
-            for i in range(num_batches):
+            num_unseen = 0 if self._is_visible() else num_batches - 1
+            yield from super()._run_passes(executor.memories.variables, num_unseen, key)
+            for i in range(num_unseen, num_batches):
                 losses = executor.forward(0, len(executor.graph.layers) - 1, (key, i), is_test=True)
                 outputs = executor.memories.get_values(self.net.outputs)
                 for name in padded_tops.intersection(outputs):
@@ -65,6 +70,13 @@ class NetEvaluator(Evaluator):
             for blob, array in blobs_before:
                 if blob.get_data(executor.memories.device) is not array:
                     blob.data_memory.store(array)
+
+    def _is_visible(self) -> bool:
+        """Return whether each pass must run in the blobs: users look at them, or they hold its changes."""
+        executor = self._test_net._executor
+        is_changed = executor.graph is not self._graph or executor.memories.device != self.mesh.devices.item()
+        has_state = self._find_blobs_to_keep() or any(layer.recurrent_state for layer in self._graph.layers)
+        return bool(not self._runs_alone or executor.has_callbacks or is_changed or has_state)
 
     def _find_blobs_to_keep(self) -> list[SyncedBlob]:
         """Return the running statistics, and the params that forward passes of forks rewrite."""

@@ -9,8 +9,10 @@ import pytest
 from recorded_weights import GOLDEN, read_recorded_blobs
 
 from caffejax.base.errors import WeightsError
-from caffejax.core.checkpoints.caffemodel import Legacy4D, read_blob_proto, read_caffemodel, reshape_to_net
+from caffejax.core.checkpoints.caffemodel import read_caffemodel
+from caffejax.core.checkpoints.match_by_name import reshape_to_net
 from caffejax.core.schema import caffe_pb2
+from caffejax.core.schema.blob_proto import Legacy4D, read_blob_proto
 
 CASES = [
     case

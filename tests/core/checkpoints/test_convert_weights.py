@@ -16,7 +16,7 @@ from caffejax.cli import main
 from caffejax.core.checkpoints.array_files import read_npz, read_safetensors, write_npz, write_safetensors
 from caffejax.core.checkpoints.caffemodel import read_caffemodel
 from caffejax.core.checkpoints.load_save import load_weights
-from caffejax.core.checkpoints.weight_formats import FORMATS, find_format
+from caffejax.core.checkpoints.weight_formats import FORMATS
 from caffejax.core.program.net import Net
 from caffejax.core.solver import Solver
 
@@ -157,7 +157,7 @@ def test_safetensors_is_optional(capsys: pytest.CaptureFixture[str], monkeypatch
 def test_objects_in_an_npz_are_not_unpickled() -> None:
     np.savez("x.npz", **{"a/0": np.array([print], object)})
     with pytest.raises(WeightsError, match=r"its member 'a/0.npy' is not an array.*holds Python objects"):
-        find_format("x.npz").read("x.npz")
+        FORMATS[".npz"].read("x.npz")
 
 
 names = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=9).map("layer/{}/0".format)

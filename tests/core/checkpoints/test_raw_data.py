@@ -217,7 +217,8 @@ def test_invalid_blobs_are_errors_that_name_layer_and_blob(tmp_path: Path, blob:
 
 @pytest.mark.parametrize("number", [6, 7, 99, 2**31, 2**63])
 def test_unknown_types_are_errors(tmp_path: Path, number: int) -> None:
-    from caffejax.core.schema.wire import encode_delimited, encode_varint
+    from caffejax.base.varint import encode_varint
+    from caffejax.core.schema.wire import encode_delimited
 
     blob = b"".join(
         [

@@ -34,6 +34,15 @@ def test_three_batches_equal_caffes_batches(name, golden, open_source):
             np.testing.assert_array_equal(value, expected[f"{n}/{top}"])
 
 
+def test_worker_processes_read_caffes_batches(golden, open_source):
+    source = open_source(golden / "data_leveldb_compacted.prototxt", workers=2)
+    expected = np.load("data_leveldb_compacted.npz")
+    for n in range(3):
+        data, label = next(source)
+        np.testing.assert_array_equal(data, expected[f"{n}/data"])
+        np.testing.assert_array_equal(label, expected[f"{n}/label"])
+
+
 def test_gray_and_color_images_in_one_batch_are_refused(golden, open_source):
     with pytest.raises(DataError, match=r"im_03.png' becomes 1x32x40 .* but the batch's first image becomes 3x32x40"):
         next(open_source(Path("data_mixed_native_error.prototxt")))

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from caffejax.base.databases import write_leveldb, write_lmdb
 from caffejax.base.errors import DataError
-from caffejax.core.data import write_leveldb, write_lmdb
 from caffejax.core.schema import caffe_pb2
 from layer_suite import Case, properties
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caffejax.core.data import Lmdb
+from caffejax.base.databases import Lmdb
 from caffejax.core.data.image_decoding import read_datum
 
 ROOT = Path(__file__).parents[3]

@@ -90,9 +90,9 @@ def test_images_are_read_as_opencv_reads_files(tmp_path, is_color, size):
 
 def test_lines_are_split_at_the_last_space(tmp_path):
     (tmp_path / "list").write_bytes(b"a b.jpg 3\r\nc.jpg -1\nd\xff.jpg +7\n\n\n")
-    images = read_list(tmp_path / "list")
-    assert images.names == ["a b.jpg", "c.jpg", b"d\xff.jpg".decode("utf-8", "surrogateescape")]
-    assert images.labels == [3, -1, 7]
+    names, labels = read_list(tmp_path / "list")
+    assert names == ["a b.jpg", "c.jpg", b"d\xff.jpg".decode("utf-8", "surrogateescape")]
+    assert labels == [3, -1, 7]
 
 
 def test_all_bad_lines_are_named_at_once(tmp_path):

@@ -13,9 +13,9 @@ import pytest
 
 from caffejax import pycaffe as caffe
 from caffejax.base.config import MAX_IMAGE_PIXELS
+from caffejax.base.databases import write_lmdb
 from caffejax.base.errors import CaffejaxError, DataError
 from caffejax.cli import main
-from caffejax.core.data import write_lmdb
 from caffejax.core.data.image_decoding import BadImageError, decode_image, read_image_size
 from caffejax.core.schema import caffe_pb2
 

@@ -5,8 +5,8 @@ import pytest
 
 import caffejax
 import caffejax.pycaffe as caffe
+from caffejax.base.databases import write_lmdb
 from caffejax.base.errors import DataError
-from caffejax.core.data import write_lmdb
 from caffejax.core.data.loader import Loader
 from caffejax.core.schema import caffe_pb2
 

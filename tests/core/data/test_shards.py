@@ -15,8 +15,9 @@ import pytest
 
 from caffejax import Net
 from caffejax.base.config import DataShard, NetConfig
+from caffejax.base.databases import write_leveldb, write_lmdb
 from caffejax.base.errors import DataError
-from caffejax.core.data import Batch, Batches, write_leveldb, write_lmdb
+from caffejax.core.data import Batch, Batches
 from caffejax.core.data.loader import Loader
 
 NUM_EXAMPLES = 13

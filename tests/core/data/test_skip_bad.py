@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from labelled_images import read_labels
 
+from caffejax.base.databases import write_leveldb, write_lmdb
 from caffejax.base.errors import DataError
-from caffejax.core.data import write_leveldb, write_lmdb
 from caffejax.core.schema import caffe_pb2
 
 BAD_INDICES = (0, 3, 4, 9)  # of ten

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from caffejax import Net
+from caffejax.base.databases import LevelDb, Lmdb, write_leveldb, write_lmdb
 from caffejax.base.errors import DataError, GraphError
-from caffejax.core.data import LevelDb, Lmdb, write_leveldb, write_lmdb
 
 _open_listeners: list[Callable[[Any], None]] = []  # what notes a file as opened, or none: a hook cannot be removed
 sys.addaudithook(lambda event, args: _open_listeners[0](args[0]) if _open_listeners and event == "open" else None)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import caffejax.pycaffe as caffe
+from caffejax.base.databases import Lmdb
 from caffejax.base.errors import DataError
 from caffejax.cli import main
-from caffejax.core.data import Lmdb
 from caffejax.core.data.image_decoding import BadImageError, decode_datum, decode_file, decode_image, read_image
 from caffejax.core.schema import caffe_pb2
 

@@ -38,7 +38,7 @@ def layer_text(folder, settings="", transform="crop_size: 12", batch_size=8, fil
 
 def test_windows_are_divided_by_their_overlap(folder):
     windows = read_windows(folder / "windows.txt", 0.5, 0.4)
-    assert windows.images.names == ["im0.png", "im1.png"]
+    assert windows.names == ["im0.png", "im1.png"]
     assert windows.foreground.tolist() == [
         [0, 3, 10, 5, 40, 30],
         [0, 5, 0, 0, 69, 49],
@@ -144,7 +144,7 @@ def test_a_window_with_context_shows_the_surrounding_pixels():
 def test_batches_are_windows_of_the_file(folder, open_source, crop_mode, mean):
     settings = f'context_pad: 2 crop_mode: "{crop_mode}" fg_fraction: 0.4 bg_threshold: 0.4 scale: 0.5'
     windows = read_windows(folder / "windows.txt", 0.5, 0.4)
-    images = [cv2.imread(str(folder / name)) for name in windows.images.names]
+    images = [cv2.imread(str(folder / name)) for name in windows.names]
     means = np.array([10, 20, 30] if mean else [0, 0, 0], np.float32)
     allowed_windows = {0: [], 1: []}
     for is_foreground, rows in enumerate([windows.background, windows.foreground]):

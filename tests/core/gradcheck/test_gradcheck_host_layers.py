@@ -46,9 +46,9 @@ def test_the_table_says_that_there_is_no_autodiff() -> None:
 def test_a_host_layer_has_no_autodiff_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Autodiff of a host layer calls its rule, so it would always agree with the rule."""
     vjp_calls: list[str] = []
-    vjp_gradients = layer_gradients._vjp_gradients
+    run_gradients = layer_gradients._run_gradients
     monkeypatch.setattr(
-        layer_gradients, "_vjp_gradients", lambda *args: vjp_calls.append("vjp") or vjp_gradients(*args)
+        layer_gradients, "_run_gradients", lambda *args: vjp_calls.append("vjp") or run_gradients(*args)
     )
     assert check_filter().ok
     assert vjp_calls == []

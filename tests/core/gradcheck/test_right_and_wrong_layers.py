@@ -1,7 +1,6 @@
 """Gradient checks of a table of layers, right ones and subtly wrong ones: each gets its verdict, and no other."""
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import jax
@@ -10,8 +9,8 @@ import numpy as np
 import pytest
 
 from caffejax import Net, ParamSpec, check_gradients, declare
-from caffejax.core.gradcheck import Report, traits
-from caffejax.core.layers import ChannelAffine, LayerTraits, register_temporarily
+from caffejax.core.gradcheck import Report
+from caffejax.core.layers import ChannelAffine, register_temporarily
 from caffejax.core.layers.types import Indices
 from caffejax.core.ops.window import Window
 
@@ -559,7 +558,3 @@ def test_an_untrue_trait_is_reported(name: str) -> None:
     assert row.argument == f"trait {name.partition(':')[0]}"
     assert row.verdict.startswith("trait is untrue")
     assert row.argument in str(row)
-
-
-def test_every_trait_is_tested() -> None:
-    assert {field.name for field in fields(LayerTraits)} == {*traits._TESTS, "window"}  # tested by spatial_map

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from caffejax import Graph, Net, declare
+from caffejax.base.databases import write_lmdb
 from caffejax.base.errors import CaffejaxError
-from caffejax.core.data import write_lmdb
 from caffejax.core.graph import build_graph, make_net_state
 from caffejax.core.graph.reshape import reshape_graph
 from caffejax.core.layers import register_temporarily

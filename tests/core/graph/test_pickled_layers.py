@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from caffejax import Graph
-from caffejax.core.data import write_lmdb
+from caffejax.base.databases import write_lmdb
 from caffejax.core.graph import build_graph, make_net_state
 from caffejax.core.schema import caffe_pb2, read_net
 

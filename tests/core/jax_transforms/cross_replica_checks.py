@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from caffejax.base.errors import CaffejaxError
-from caffejax.core.ops.normalization_op import _sum_separately, _sum_stacked
+from caffejax.core.ops.channels import _sum_separately, _sum_stacked
 from caffejax.core.program.net import Net
 from layer_suite import BATCH, Case
 from layer_suite.case_net import assert_close

@@ -14,8 +14,9 @@ import pytest
 from caffejax import declare
 from caffejax.base.errors import CaffejaxError, LayerError
 from caffejax.core.layers import layer_type, layer_types, register_temporarily
-from caffejax.core.program import PassInputs, compute_part, make_part
+from caffejax.core.program.interpreter import PassInputs, compute_part
 from caffejax.core.program.net import Net
+from caffejax.core.program.schedule import make_part
 from golden_cases import ACCEPTED_CASES, find_first_cases, make_case_params
 from layer_nets import Replay, net_text
 

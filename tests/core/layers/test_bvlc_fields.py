@@ -33,7 +33,7 @@ SHARED = {
     },
 }
 # names in the code that are also fields of forks, where no message is meant
-WORDS = {"cache", "maximum", "minimum", "random", "relu", "seed", "subtract"}
+WORDS = {"cache", "config", "maximum", "minimum", "num_parts", "random", "relu", "seed", "subtract"}
 
 
 def read_bvlc_fields() -> set[tuple[str, str]]:

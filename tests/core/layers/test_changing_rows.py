@@ -85,14 +85,17 @@ def split_numbers(lines: list[str]) -> tuple[str, list[float]]:
     return re.sub(decimals, "", "\n".join(lines)), [float(x) for x in re.findall(decimals, "\n".join(lines))]
 
 
-def compare(tree: Any, expected: Any, rtol: float = 1e-5) -> None:
-    """Compare pytrees of arrays, and of blobs without their rows of padding."""
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(np.asarray(a), b, rtol=rtol, atol=1e-6),
-        tree,
-        expected,
-        is_leaf=lambda x: isinstance(x, PaddedRows),
-    )
+def compare(tree: Any, expected: Any, tolerance: float = 1e-5) -> None:
+    """Compare pytrees of arrays, and of blobs without their rows of padding; `tolerance` is of the largest number.
+
+    Gradients through BatchNorm are small differences of numbers near 1, whose last bits differ by machine.
+    """
+
+    def compare_arrays(a: Any, b: Any) -> None:
+        largest = float(np.abs(np.asarray(b)).max(initial=0))
+        np.testing.assert_allclose(np.asarray(a), b, rtol=0, atol=4e-6 + tolerance * largest)
+
+    jax.tree.map(compare_arrays, tree, expected, is_leaf=lambda x: isinstance(x, PaddedRows))
 
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
@@ -294,7 +297,7 @@ def test_a_solver_trains_as_one_program_what_it_trains_in_parts(
             outputs.append([r.getMessage() for r in caplog.records if "Train net output" in r.getMessage()])
             params.append(solver.variables.params)
             solver.close()
-    compare(*params, rtol=1e-3 if "BatchNorm" in name else 1e-5)  # it divides by small deviations of few rows
+    compare(*params, tolerance=1e-3 if "BatchNorm" in name else 1e-5)  # it divides by small deviations of few rows
     assert outputs[0]
     texts, numbers = zip(*(split_numbers(lines) for lines in outputs), strict=True)
     assert texts[0] == texts[1]

@@ -319,6 +319,23 @@ def test_an_integer_may_be_the_default_of_a_float() -> None:
         assert layer("Own", 'param_str: "factor: 0.5"')(X[0]).tolist() == (X[0] * 0.5).tolist()
 
 
+def test_a_function_cannot_change_the_settings_of_its_layer() -> None:
+    def double_power(p: Any, x: jax.Array) -> jax.Array:
+        p.power *= 2
+        return x * p.power
+
+    with register_temporarily(declare("Own", param="power_param")(double_power)):
+        net = Net(
+            """
+            layer { name: "data" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
+            layer { name: "own" type: "Own" bottom: "x" top: "y" power_param { power: 3 } }
+            """
+        )
+        for x in (X, X[:1]):  # each shape is traced
+            np.testing.assert_array_equal(net.apply({}, {}, {"x": x})[0]["y"], x * 6)
+        assert net.graph.layer("own").context.settings.power == 3
+
+
 def test_settings_that_cannot_be_read_are_refused() -> None:
     @dataclass
     class WithoutDefault:

@@ -11,7 +11,7 @@ from jax.extend.core import jaxprs_in_params
 
 from caffejax.base.variables import Variables
 from caffejax.core.checkpoints.load_save import load_weights, save_weights
-from caffejax.core.parallel import one_device_mesh
+from caffejax.core.parallel.mesh import one_device_mesh
 from caffejax.core.program.net import Net
 from caffejax.core.solver.evaluate import Evaluator
 from layer_nets import net_text

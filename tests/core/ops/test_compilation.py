@@ -21,7 +21,7 @@ def test_garbage_collection_is_enabled_again_after_an_error(monkeypatch: pytest.
         raise TypeError("spoilt")
 
     with pytest.raises(TypeError, match="spoilt"):
-        compilation.jit(fail, "fast")(1.0)
+        compilation.Jitted(fail, "fast")(1.0)
     assert gc.isenabled()
 
 

@@ -50,7 +50,7 @@ def test_cpus_run_the_implementation_for_cpus(operation: PlatformOp, derivative:
 
 
 def test_vmap_calls_the_batch_rule() -> None:
-    def batch_rule(arrays: Any, axes: Any) -> Any:
+    def batch_rule(_: Any, arrays: Any, axes: Any) -> Any:
         return (100 * jnp.moveaxis(arrays[0], axes[0], 0),)
 
     operation = PlatformOp(run_plain, run_on_cpu, differentiable=False, batch_rule=batch_rule)

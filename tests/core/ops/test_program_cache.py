@@ -31,11 +31,27 @@ def test_the_programs_that_were_used_last_are_kept() -> None:
     assert cache.find(0) is not None
 
 
-def test_nothing_is_dropped_below_the_limit() -> None:
+def test_nothing_is_dropped_below_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_cache, "_caches", type(program_cache._caches)())  # what other tests keep does not count
     cache = ProgramCache()
     for i in range(5 * MIN_PROGRAMS):
         cache.add(i, i, 1)
     assert cache.values() == list(range(5 * MIN_PROGRAMS))
+
+
+def test_traces_of_functions_that_programs_call_are_dropped_and_those_of_users_kept() -> None:
+    functions = {}
+    for module in ("jax.numpy", "caffejax.core", "users_module"):
+
+        def function(x: Any) -> Any:
+            return x + 1
+
+        function.__module__ = module
+        functions[module] = jax.jit(function)
+        functions[module](1.0)
+    program_cache._forget_nested_traces()
+    sizes = {module: function._cache_size() for module, function in functions.items()}  # type: ignore[attr-defined]
+    assert sizes == {"jax.numpy": 0, "caffejax.core": 0, "users_module": 1}
 
 
 @pytest.mark.usefixtures("_no_room")
@@ -46,7 +62,7 @@ def test_a_cycle_of_twelve_shapes_compiles_twelve_times_and_others_are_dropped()
         traces.append(x.shape)
         return x + 1
 
-    function = compilation.jit(run, "fast")
+    function = compilation.Jitted(run, "fast")
     for _ in range(3):
         for n in range(1, 13):
             np.testing.assert_array_equal(function(np.zeros(n, np.float32)), np.ones(n))

@@ -186,7 +186,7 @@ Trajectory = tuple[list[float], dict[str, list[np.ndarray]]]
 
 def list_params(solver: Any) -> dict[str, list[np.ndarray]]:
     """Return the solver's parameters by layer, in Caffe's order."""
-    from caffejax.core.parallel import gather_to_host  # imports JAX
+    from caffejax.core.parallel.global_arrays import gather_to_host  # imports JAX
 
     variables = gather_to_host(solver.variables)
     return {
@@ -223,7 +223,7 @@ def read_full_state(
     import jax
 
     import caffejax
-    from caffejax.core.parallel import gather_to_host
+    from caffejax.core.parallel.global_arrays import gather_to_host
 
     device_options: Any = {"device": jax.local_devices()[0]} if devices == 1 else {"devices": devices}
     solver = caffejax.Solver(text, parallel=caffejax.Parallel(**parallel), **device_options)

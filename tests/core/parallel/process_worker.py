@@ -14,7 +14,8 @@ def main(address: str, num_processes: str, process_id: str, num_devices: str, ou
     import jax
     import parallel_nets
 
-    from caffejax.core.parallel import initialize_distributed, is_first
+    from caffejax.core.parallel.mesh import is_first
+    from caffejax.core.parallel.multihost import initialize_distributed
 
     jax.config.update("jax_num_cpu_devices", int(num_devices))
     initialize_distributed(address, int(num_processes), int(process_id))

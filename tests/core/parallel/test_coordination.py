@@ -8,7 +8,8 @@ import jax
 import pytest
 
 from caffejax import CaffejaxError
-from caffejax.core.parallel import coordination, current_wait, exchange
+from caffejax.core.parallel import coordination
+from caffejax.core.parallel.coordination import current_wait, exchange
 
 
 class Store:

@@ -10,7 +10,8 @@ def decode_requests(model: int, first_requests: list[int], second_requests: list
     """Return the requests that four of eight devices decode; another process sends `second_requests`."""
     import jax
 
-    from caffejax.core.parallel import Requests, make_mesh
+    from caffejax.core.parallel.mesh import make_mesh
+    from caffejax.core.parallel.multihost import Requests
 
     requests, result = Requests(make_mesh(jax.devices(), model)), []
     for pair in zip(first_requests, second_requests, strict=True):

@@ -10,7 +10,8 @@ import pytest
 from jax.sharding import SingleDeviceSharding
 from parallel_nets import assert_equal, list_params, make_solver_text, train, write_data
 
-from caffejax.core.parallel import mesh, tpu_conv_layout
+from caffejax.core.parallel import mesh
+from caffejax.core.parallel.mesh import tpu_conv_layout
 
 MINOR_AXES = {  # which axis of a weight comes last in memory
     (256, 512, 1, 1): 0,

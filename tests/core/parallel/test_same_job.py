@@ -14,7 +14,7 @@ import pytest
 from cluster import FOLDER, Cluster
 
 import caffejax
-from caffejax.core.data.lmdb import write_lmdb
+from caffejax.base.databases.lmdb import write_lmdb
 from caffejax.core.parallel.coordination import format_by_process
 from caffejax.core.schema.caffe_pb2 import BlobProto, Datum
 from caffejax.core.solver.fingerprint import _describe_options

@@ -17,7 +17,7 @@ from parallel_nets import make_solver_text, write_data
 
 import caffejax
 from caffejax.cli import device_flags, main
-from caffejax.core.parallel import initialize_distributed
+from caffejax.core.parallel.multihost import initialize_distributed
 from fresh_processes import spawn_jax_process
 
 SLURM = {"SLURM_JOB_ID": "{job}", "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": "2", "SLURM_PROCID": "{i}"}

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from caffejax import Net
-from caffejax.core.program import LayerSchedule
+from caffejax.core.program.schedule import LayerSchedule
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 KEY = jax.random.key(0)

@@ -10,14 +10,8 @@ import numpy as np
 from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, get_step_names
 
 from caffejax import Net
-from caffejax.core.program import (
-    PassInputs,
-    compute_part,
-    iterate_parts,
-    make_unfused_schedule,
-    run_schedule,
-    split_by_layer,
-)
+from caffejax.core.program.interpreter import PassInputs, compute_part, iterate_parts, run_schedule
+from caffejax.core.program.schedule import make_unfused_schedule, split_by_layer
 
 
 def test_a_range_of_layers_runs_on_earlier_blobs() -> None:

@@ -257,6 +257,14 @@ def _list_types(layer_type: LayerType) -> list[LayerType]:
         (lambda: caffejax.layer("LRN", "lrn_param { a: 5 }"), "LRNParameter has no field 'a'"),
         (lambda: caffejax.layer("LRN", "lrn: 5"), "has no field 'lrn'"),
         (lambda: caffejax.layer("LRN", 5), "the settings of a layer of type 'LRN' cannot be a value of type int"),
+        (
+            lambda: caffejax.layer("LRN", {"local_size": 5}),
+            "a value of type dict; settings are text, such as caffejax.layer('LRN', 'local_size: 5')",
+        ),
+        (
+            lambda: caffejax.layer("Pooling", pool="MAX", kernel_size=3),
+            "pool, kernel_size: settings are text, such as caffejax.layer('Pooling', 'pool: MAX kernel_size: 3')",
+        ),
         (lambda: caffejax.layer("LRN", 'type: "Pooling"'), "param has the type 'Pooling', but the layer has the type"),
         (lambda: caffejax.layer("LRN", phase="train"), 'phase must be "TRAIN" or "TEST", not "train"'),
         (lambda: caffejax.layer("LRN", kernel="fast"), "there is no option 'kernel'; did you mean 'kernels'?"),
@@ -276,6 +284,10 @@ def _list_types(layer_type: LayerType) -> list[LayerType]:
         ),
         (lambda: CONV.init(X), "such as jax.random.key(0), not a value of type ArrayImpl"),
         (lambda: caffejax.layer("BatchNorm")(X), "has 'mean', 'variance', 'scale_factor' as state: pass it"),
+        (
+            lambda: caffejax.layer("SoftmaxWithLoss")(np.ones((4, 3)), np.arange(4)),
+            "'bottom1' holds 3 in row 3 of the batch, but the layer has 3 classes",
+        ),
         (lambda: caffejax.layer("Dropout", phase="TRAIN")(X), "needs a random key: pass key="),
     ],
 )

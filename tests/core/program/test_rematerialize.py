@@ -17,8 +17,17 @@ from schedule_nets import CHAIN, CONFIGS, KEY, get_step_names, make_inputs
 from caffejax import Net, Solver, declare
 from caffejax.cli import main
 from caffejax.core.layers.registry import register_temporarily
-from caffejax.core.program import LayerSchedule, PassInputs, Step, compute_part_with_remat, run_schedule
-from caffejax.core.program.rematerialize import RematGroups, Unit, Value, apply_groups, measure_residuals, search_groups
+from caffejax.core.program.interpreter import PassInputs, run_schedule
+from caffejax.core.program.rematerialize import (
+    RematGroups,
+    Unit,
+    Value,
+    apply_groups,
+    compute_part_with_remat,
+    measure_residuals,
+    search_groups,
+)
+from caffejax.core.program.schedule import LayerSchedule, Step
 from caffejax.core.schema import read_solver
 
 

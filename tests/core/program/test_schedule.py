@@ -12,8 +12,7 @@ from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, get_step_names, m
 
 from caffejax import Net, declare
 from caffejax.core.layers import ChannelAffine, register_temporarily
-from caffejax.core.program import make_unfused_schedule
-from caffejax.core.program.schedule import fuse, split_at_host_layers, unfuse
+from caffejax.core.program.schedule import fuse, make_unfused_schedule, split_at_host_layers, unfuse
 
 LEAKY = CHAIN.replace('"ReLU"', '"ReLU" relu_param { negative_slope: 0.1 }')
 BATCH_NORM_RELU = INPUT + make_in_place_layer("BatchNorm", blob="data") + make_in_place_layer("ReLU", blob="data")
@@ -100,5 +99,5 @@ def test_parts_list_blobs_read_and_written_and_owners_of_params() -> None:
     assert (first.reads, host.reads, bucketed.reads, last.reads) == ((), ("conv", "wanted"), ("some",), ("ip",))
     assert (first.writes, bucketed.writes) == ({"data", "wanted", "conv"}, {"some", "ip"})
     assert (first.owners, host.owners, bucketed.owners) == ({"conv"}, frozenset(), {"ip"})
-    assert net.layer_schedule.blobs_needed_after(0) == {"conv", "wanted", "some", "ip"}
-    assert net.layer_schedule.blobs_needed_after(3) == frozenset()
+    assert net.layer_schedule.blobs_needed_after[0] == {"conv", "wanted", "some", "ip"}
+    assert net.layer_schedule.blobs_needed_after[3] == frozenset()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caffejax.base.errors import SolverError
-from caffejax.core.solver.average_precision import AP_VERSIONS, average_precision
+from caffejax.core.solver.detection_scores import AP_VERSIONS, average_precision
 
 DETECTIONS = st.lists(st.tuples(st.integers(0, 8), st.sampled_from([(1, 0), (0, 1), (0, 0)])), max_size=25)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from caffejax import PaddedRows, Solver
-from caffejax.core.solver.changing_rows import RowPadding
+from caffejax.core.solver.compiled_updater import RowPadding
 
 NET = """
 layer { name: "in" type: "Input" top: "data" top: "label" top: "scale" input_param {

@@ -11,9 +11,9 @@ import pytest
 
 import caffejax.pycaffe as caffe
 from caffejax import Net, Solver
+from caffejax.base.databases import write_lmdb
 from caffejax.base.errors import LayerError
 from caffejax.cli import main
-from caffejax.core.data import write_lmdb
 from caffejax.core.schema import caffe_pb2
 
 INPUTS = """

@@ -11,7 +11,7 @@ from caffejax import Net, Solver
 from caffejax.base.errors import SolverError
 from caffejax.base.host_memory import get_free_memory
 from caffejax.base.human_readable import parse_bytes
-from caffejax.core.solver import build_trainer
+from caffejax.core.solver import training_memory
 from caffejax.tools.summary.memory_report import report_memory
 
 BATCH = 64
@@ -85,7 +85,7 @@ def test_an_estimate_slightly_above_the_limit_is_a_warning(
 
 @pytest.mark.parametrize("limit", [None, 10**12])
 def test_a_limit_replaces_the_free_memory(monkeypatch: pytest.MonkeyPatch, limit: int | None) -> None:
-    monkeypatch.setattr(build_trainer, "get_free_memory", lambda: estimate_memory() // 4)
+    monkeypatch.setattr(training_memory, "get_free_memory", lambda: estimate_memory() // 4)
     if limit is None:
         with pytest.raises(SolverError, match=r"that are free; .*; if there is more memory, set --memory_limit=SIZE"):
             make_solver()
@@ -102,5 +102,5 @@ def test_fitting_nets_and_unknown_memory_are_not_refused(monkeypatch: pytest.Mon
 
 def test_small_nets_are_not_traced_for_the_memory_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """To save time, small nets are accepted by the number of their params and activations alone."""
-    monkeypatch.setattr(build_trainer, "estimate_training_memory", lambda *args: pytest.fail("traced"))
+    monkeypatch.setattr(training_memory, "_estimate_memory", lambda *args: pytest.fail("traced"))
     make_solver().close()

@@ -244,6 +244,26 @@ def test_flax_modules_are_trained(net: caffejax.Net, params: Any) -> None:
     assert_equal(run(tx, collection, [collection])[0], run(tx, params, [params])[0])
 
 
+def test_without_a_net_it_trains_any_model_as_optax_does() -> None:
+    """Where Caffe's rule is one of optax's: momentum with a fixed rate, decay before it and clipping before that."""
+    random = np.random.default_rng(0)
+    params = {"dense": {"kernel": random.normal(size=(3, 4)), "bias": random.normal(size=4)}, "scale": 1.0}
+    params = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), params)
+    settings = 'type: "SGD" base_lr: 0.1 momentum: 0.9 weight_decay: 0.01 lr_policy: "fixed" clip_gradients: 1'
+    ours = caffejax.optimizer(settings, None)
+    theirs = optax.chain(optax.clip_by_global_norm(1), optax.add_decayed_weights(0.01), optax.sgd(0.1, momentum=0.9))
+    results = []
+    for transformation in (ours, theirs):
+        trained, state = params, transformation.init(params)
+        for seed in range(5):
+            draw = np.random.default_rng(seed).normal
+            grads = jax.tree.map(lambda a, draw=draw: jnp.asarray(draw(size=a.shape), jnp.float32), params)
+            updates, state = transformation.update(grads, state, trained)
+            trained = optax.apply_updates(trained, updates)
+        results.append(trained)
+    jax.tree.map(lambda a, b: assert_allclose(a, b, rtol=1e-5), *results)
+
+
 @pytest.mark.parametrize("rule", ["SGD", "Adam"])
 def test_the_state_goes_through_orbax(
     net: caffejax.Net, params: Any, gradients: list[Any], rule: str, tmp_path: Path

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caffejax import Solver
-from caffejax.core.data import write_leveldb
+from caffejax.base.databases import write_leveldb
 from caffejax.core.schema import caffe_pb2
 
 NET = """

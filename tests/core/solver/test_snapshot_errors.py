@@ -144,7 +144,7 @@ def test_the_lock_is_held_until_the_last_snapshot_is_written(tmp_path: Path) -> 
 
     def fail() -> None:
         with s.snapshots.lock():
-            s.snapshots._writer.submit(write)
+            s.snapshots._submit(write)
             raise ValueError("in training")
 
     with pytest.raises(ValueError, match="in training"):

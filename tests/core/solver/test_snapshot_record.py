@@ -154,4 +154,4 @@ def test_a_record_that_is_too_large_is_not_written() -> None:
     with pytest.raises(
         WeightsError, match=r"its record would be 17 MiB long, but at most 16 MiB are allowed; let `get_"
     ):
-        format_record({"data": "-" * (17 << 20)}, "x.solverstate")
+        format_record({"data": "-" * (17 << 20)})

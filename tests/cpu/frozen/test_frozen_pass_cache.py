@@ -12,7 +12,7 @@ import pytest
 from caffejax import Net, Variables
 from caffejax.core.data.loader import Loader
 from caffejax.core.graph.inference_graph import output_and_loss_names
-from caffejax.core.parallel import one_device_mesh
+from caffejax.core.parallel.mesh import one_device_mesh
 from caffejax.core.solver import Evaluator
 from caffejax.core.solver.intermediates import extract_features
 from caffejax.cpu.frozen import frozen_pass_cache

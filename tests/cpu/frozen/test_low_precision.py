@@ -15,8 +15,8 @@ import pytest
 from frozen_nets import draw_inputs, draw_variables, make_net_text
 
 from caffejax import CaffejaxError, Solver
+from caffejax.base.databases.lmdb import Lmdb
 from caffejax.base.variables import Variables
-from caffejax.core.data.lmdb import Lmdb
 from caffejax.core.program.net import Net
 from caffejax.core.schema import read_solver
 from caffejax.core.schema.caffe_pb2 import Datum

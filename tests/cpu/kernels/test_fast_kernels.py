@@ -242,16 +242,16 @@ def test_shapes_select_the_algorithm(channels: int, weight_shape: Any, pad: Any,
 
 
 def test_jit_works_inside_of_other_transformations() -> None:
-    square = compilation.jit(lambda x: x * x, "fast")
+    square = compilation.Jitted(lambda x: x * x, "fast")
     three = jnp.float32(3)
     assert square(three) == 9
     assert jax.jit(lambda x: square(x) + 1)(three) == 10
     assert jax.grad(square)(three) == 6
     assert jax.vmap(square)(jnp.arange(3.0))[2] == 4
     assert jax.vmap(lambda x: square(three) + x)(jnp.arange(3.0))[2] == 11
-    assert jax.grad(lambda x: compilation.jit(lambda y: x * y, "fast")(three))(three) == 3  # x is no argument
+    assert jax.grad(lambda x: compilation.Jitted(lambda y: x * y, "fast")(three))(three) == 3  # x is no argument
     assert jax.checkpoint(square)(three) == jax.linearize(square, three)[0] == 9
-    assert compilation.jit(compilation.jit(lambda x: x + 1, "fast"), "fast")(three) == 4
+    assert compilation.Jitted(compilation.Jitted(lambda x: x + 1, "fast"), "fast")(three) == 4
     assert square.lower(three).compile()(three) == 9
     assert square.trace(three).lower().compile()(three) == 9
 
@@ -266,7 +266,7 @@ def test_a_function_that_raises_runs_once() -> None:
     for kernels in ("fast", "reference"):
         calls.clear()
         with pytest.raises(ValueError, match="fail"):
-            compilation.jit(fail, kernels)(jnp.float32(3))
+            compilation.Jitted(fail, kernels)(jnp.float32(3))
         assert len(calls) == 1
 
 
@@ -280,7 +280,7 @@ def test_compiler_options_are_those_of_the_platform(monkeypatch: pytest.MonkeyPa
     uncommitted_array, cpu_array = jnp.float32(3), jax.device_put(3.0, cpu)
 
     def find_platform(*args: Any, **kwargs: Any) -> str:
-        compilation.jit(lambda x, y: x, "fast")._select(args, kwargs)
+        compilation.Jitted(lambda x, y: x, "fast")._select(args, kwargs)
         return asked.pop()
 
     assert find_platform(uncommitted_array, 3) == "gpu"
@@ -288,7 +288,7 @@ def test_compiler_options_are_those_of_the_platform(monkeypatch: pytest.MonkeyPa
     assert find_platform(uncommitted_array, y={"deep": [cpu_array]}) == "cpu"
     with jax.default_device(cpu):
         assert find_platform(uncommitted_array, 3) == "cpu"
-    compilation.jit(lambda x: x, "reference")._select((cpu_array,), {})
+    compilation.Jitted(lambda x: x, "reference")._select((cpu_array,), {})
     assert not asked
 
 
@@ -301,14 +301,14 @@ def _fresh_compiler_options() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_fresh_compiler_options")
 def test_unknown_compiler_options_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = ({"xla_no_such_option": 1}, {"xla_cpu_enable_fast_math": False})
+    options = {"xla_no_such_option": 1, "xla_cpu_enable_fast_math": False}
     monkeypatch.setitem(compilation._OPTIONS, "cpu", options)
     assert compilation.compiler_options("cpu") == {"xla_cpu_enable_fast_math": False}
 
 
 @pytest.mark.usefixtures("_fresh_compiler_options")
 def test_flags_of_xla_replace_compiler_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(compilation._OPTIONS, "cpu", ({"xla_cpu_enable_fast_math": False},))
+    monkeypatch.setitem(compilation._OPTIONS, "cpu", {"xla_cpu_enable_fast_math": False})
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     assert compilation.compiler_options("cpu") == {}
 
@@ -316,8 +316,8 @@ def test_flags_of_xla_replace_compiler_options(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("target", sorted(compilation._OPTIONS))
 def test_xla_knows_the_compiler_options_of_each_platform(target: str) -> None:
     """XLA accepts the options of all platforms on any platform."""
-    for option in compilation._OPTIONS[target]:
-        assert compilation._is_accepted(option, "cpu")
+    for name, value in compilation._OPTIONS[target].items():
+        assert compilation._is_accepted({name: value}, "cpu")
     assert not compilation._is_accepted({"xla_no_such_option": 1}, "cpu")
 
 

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from caffejax.base.databases import write_lmdb
 from caffejax.base.errors import DataError
-from caffejax.core.data import write_lmdb
 from caffejax.core.layers.row_padding import strip_padding
 from caffejax.core.schema import caffe_pb2
-from caffejax.forks.detection.data.annotated_data import choose_num_rows, make_label_top
+from caffejax.forks.detection.data.annotated_data import choose_num_rows, make_label_top, make_yolo_label
 from caffejax.forks.detection.data.annotated_datum import write_annotated
+from caffejax.forks.detection.data.ssd_augmentation import jitter_window
 
 COLORS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)
 RANDOM_SAMPLER = "sampler { min_scale: 0.2 min_aspect_ratio: 0.5 max_aspect_ratio: 2 } max_sample: 1"
@@ -189,7 +190,7 @@ def test_noise_changes_pixels_by_its_settings(database, open_source, noise):
     ("settings", "message"),
     [
         ({"transform": "resize_param { height: 5 }"}, "resize_param has height 5 and width 0"),
-        ({"transform": f"{SIZE} {SIZE}"}, "several resize_param"),
+        ({"transform": f"{SIZE} {SIZE}"}, "several resize_param, but their prob do not add up to 1"),
         ({"transform": "crop_h: 5"}, "only one of crop_h and crop_w"),
         ({"transform": "crop_size: 5 crop_h: 5 crop_w: 5"}, "both crop_size and crop_h"),
         ({"transform": "crop_size: 95"}, "record '00000000' is 3x90x120 .*, smaller than crop_size 95"),
@@ -209,7 +210,9 @@ def test_noise_changes_pixels_by_its_settings(database, open_source, noise):
         ({"transform": "force_gray: true distort_param { }"}, "record '00000000' has 1 channels .* force_color"),
         ({"transform": "flow: true"}, "transform_param.flow is not supported"),
         ({"annotated": "anno_type: LANE"}, "anno_type must be BBOX"),
-        ({"annotated": "yolo_data_type: 1"}, "yolo_data_type is not supported"),
+        ({"annotated": "yolo_data_type: 2"}, "yolo_data_type must be 0 or 1, not 2"),
+        ({"annotated": "yolo_data_jitter: 1"}, "yolo_data_jitter must be at least 0 and below 1, not 1"),
+        ({"annotated": "seg_scales: 4"}, "seg_scales is about a third top"),
         ({"annotated": "batch_sampler { sampler { min_scale: 0 } }"}, "batch_sampler 0: scales must be"),
         ({"annotated": "batch_sampler { sampler { min_aspect_ratio: 3 } }"}, "batch_sampler 0: aspect ratios must be"),
         ({}, "becomes 3x91x119 .*, but the batch's first image becomes 3x90x120"),
@@ -255,3 +258,60 @@ def test_label_map_is_checked_if_it_exists(database, open_source, tmp_path, capl
         open_with_map("short")
     with pytest.raises(DataError, match=r"junk: .*is not a label map"):
         open_with_map("junk")
+
+
+@pytest.mark.parametrize("with_difficult", [True, False])
+def test_labels_of_yolo_equal_loops(with_difficult: bool) -> None:
+    """As MobileNet-YOLO does it, but that more than 300 objects are cut off."""
+    random = np.random.default_rng(0)
+    images = []
+    for count in (0, 3, 310, 1):
+        objects = random.random((count, 7)).astype(np.float32)
+        objects[:, 0], objects[:, 6] = random.integers(1, 5, count), random.integers(2, size=count)
+        images.append(objects)
+    expected = np.zeros((4, 1, 300, 5), np.float32)
+    for n, objects in enumerate(images):
+        row = 0
+        for label, _, x1, y1, x2, y2, difficult in objects:
+            if row < 300 and (with_difficult or not difficult):
+                expected[n, 0, row] = [label - 1, (x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1]
+                row += 1
+    np.testing.assert_allclose(make_yolo_label(images, with_difficult=with_difficult), expected, rtol=1e-6)
+
+
+def test_yolo_reads_jittered_images_of_several_sizes(database: Any, open_source: Any) -> None:
+    """Colored rectangles are where the labels say, and ten batches have one size."""
+    sizes = " ".join(f"resize_param {{ prob: 0.5 height: {n} width: {n} interp_mode: NEAREST }}" for n in (96, 128))
+    source = open_source(layer_text(database, sizes, "yolo_data_type: 1 train_diffcult: false"), phase="TRAIN", seed=3)
+    seen = []
+    for _ in range(40):
+        data, label = map(np.asarray, next(source))
+        seen.append(data.shape[2])
+        assert data.shape == (4, 3, seen[-1], seen[-1])
+        assert label.shape == (4, 1, 300, 5)
+        for image, rows in zip(data, label[:, 0], strict=True):
+            valid = rows[rows[:, 3] > 0]
+            assert not np.any(rows[len(valid) :])
+            assert set(valid[:, 0]) <= {0, 1}  # the third object is difficult
+            for class_index, *center_and_sides in valid:
+                x, y, width, height = np.array(center_and_sides) * seen[-1]
+                rows_and_columns = np.nonzero((image == COLORS[int(class_index)][:, None, None]).all(axis=0))
+                found = [(indices.min(), indices.max() + 1) for indices in reversed(rows_and_columns)]
+                expected = [(x - width / 2, x + width / 2), (y - height / 2, y + height / 2)]
+                np.testing.assert_allclose(found, expected, atol=4)  # corners of crops are whole pixels
+    assert set(seen) == {96, 128}
+    assert all(len(set(seen[start : start + 10])) == 1 for start in range(0, 40, 10))
+
+
+def test_the_jitter_has_the_probabilities_of_mobilenet_yolo() -> None:
+    random = np.random.default_rng(0)
+    windows = np.array([jitter_window(0.4, keeps_aspect=False, rng=random) for _ in range(4000)])
+    sides = windows[:, 2:] - windows[:, :2]
+    assert windows.min() >= 0
+    assert windows.max() <= 1 + 1e-6
+    assert sides.min() > 0.6 - 1e-6
+    assert np.mean(np.all(sides > 1 - 1e-6, axis=1)) == pytest.approx(0.2, abs=0.03)
+    # below 0.8 are sides of the whole jitter alone, half of them
+    assert np.mean(sides[:, 0] < 0.8) == pytest.approx(0.6 / 2, abs=0.03)
+    same = np.array([jitter_window(0.4, keeps_aspect=True, rng=random) for _ in range(50)])
+    np.testing.assert_allclose(same[:, 2] - same[:, 0], same[:, 3] - same[:, 1], atol=1e-6)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from caffejax.base.errors import GraphError, SolverError
 from caffejax.core.solver import Solver
-from caffejax.core.solver.evaluate import compute_average_precisions, compute_mean_precision
+from caffejax.core.solver.detection_scores import compute_average_precisions, compute_mean_precision
 
 PADDING = [-1, -1, -1, -1, -1]
 # two batches: class 1 has 3 objects, class 2 has 1 that is never found, class 3 has none but is found
@@ -30,18 +30,25 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "y" top: "loss" 
 """
 
 
-def make_test_net(rows: Any, folder: Path, fields: str = "") -> str:
+def make_test_net(rows: Any, folder: Path, fields: str = "", segmentation: Any = None) -> str:
     """Return a test net that outputs rows in the format of DetectionEvaluate, one batch at a time."""
+    tops = {"detection_eval": np.array(rows, np.float32)[:, None]}
+    if segmentation is not None:
+        tops["segmentation_eval"] = segmentation
     with h5py.File(folder / "rows.h5", "w") as file:
-        file["detection_eval"] = np.array(rows, np.float32)[:, None]
+        for name, values in tops.items():
+            file[name] = values
     (folder / "rows.txt").write_text(f"{folder}/rows.h5\n")
-    return f"""layer {{ name: "rows" type: "HDF5Data" top: "detection_eval"
+    return f"""layer {{ name: "rows" type: "HDF5Data" {" ".join(f'top: "{name}"' for name in tops)}
         hdf5_data_param {{ source: "{folder}/rows.txt" batch_size: 1 }} }} {fields}"""
 
 
-def make_solver(folder: Path, settings: str, rows: Any = BATCHES, fields: str = "", **options: Any) -> Solver:
+def make_solver(
+    folder: Path, settings: str, rows: Any = BATCHES, fields: str = "", segmentation: Any = None, **options: Any
+) -> Solver:
+    test_net = make_test_net(rows, folder, fields, segmentation)
     return Solver(
-        f"train_net_param {{ {TRAIN} }} test_net_param {{ {make_test_net(rows, folder, fields)} }} test_iter: 2 "
+        f"train_net_param {{ {TRAIN} }} test_net_param {{ {test_net} }} test_iter: 2 "
         f'test_interval: 1 max_iter: 2 base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "{folder}/x" {settings}',
         **options,
     )
@@ -62,6 +69,34 @@ def test_a_test_round_logs_map_as_the_fork_does(version, tmp_path, caplog):
         f"class1: {ap:g}",
         "class2: 0",
         f"    Test net output #0: detection_eval = {ap / 2:g}",
+    ]
+
+
+IOUS = [[0.5, -1, 0, 1, -1], [0.25, 0.5, 0.5, -1, -1]]  # of 5 classes, -1 without pixels
+
+
+@pytest.mark.parametrize("ious", [IOUS, [row[:3] for row in IOUS]])
+def test_segmentations_are_scored_beside_detections(ious, tmp_path, caplog):
+    """Each class's mean is over the batches that have it, and the log is MobileNet-YOLO's."""
+    expected = [0.375, 0.5, 0.25, 1, 0][: len(ious[0])]
+    with caplog.at_level(logging.INFO):
+        [scores] = make_solver(
+            tmp_path,
+            'eval_type: "detection_segmentation" show_per_class_result: true',
+            segmentation=np.array(ious)[:, None, None, None],
+        ).test()
+    ap = AVERAGE_PRECISIONS["Integral"]
+    assert scores.ious == {"segmentation_eval": dict(enumerate(expected))}
+    assert scores.precisions == {"detection_eval": {1: pytest.approx(ap), 2: 0}}
+    np.testing.assert_allclose(scores.outputs["segmentation_eval"], np.mean(expected), rtol=1e-6)
+    messages = [record.getMessage() for record in caplog.records if record.name == "caffejax.solver"]
+    assert messages[-len(expected) - 5 :] == [
+        *(f"Seg Classes {n} IOU : {iou:g}" for n, iou in enumerate(expected)),
+        f"Seg mIOU : {np.mean(expected):g}",
+        f"class1: {ap:g}",
+        "class2: 0",
+        f"    Test net output #0: detection_eval = {ap / 2:g}",
+        f"    Test net output #1: segmentation_eval = {np.mean(expected):g}",
     ]
 
 
@@ -91,7 +126,9 @@ def test_invalid_outputs_and_settings_are_refused(tmp_path):
     )
     with pytest.raises(GraphError, match=r"output 'other' has shape \(25,\), but .* takes rows of 5"):
         make_solver(tmp_path, 'eval_type: "detection"', fields=extra_layer)
-    with pytest.raises(SolverError, match=r"unknown eval_type 'detect'; .* or detection; did you mean"):
+    with pytest.raises(GraphError, match=r'"detection_segmentation" takes two: .* DetectionEvaluate, then'):
+        make_solver(tmp_path, 'eval_type: "detection_segmentation"')
+    with pytest.raises(SolverError, match=r"unknown eval_type 'detect'; .* or detection_segmentation; did you mean"):
         make_solver(tmp_path, 'eval_type: "detect"')
     with pytest.raises(
         SolverError, match="unknown ap_version 'area'; it must be 11point or 101point or MaxIntegral or Integral"

@@ -17,11 +17,12 @@ from caffejax.core.layers.row_padding import strip_padding
 from caffejax.cpu.kernels import onednn_program
 from detection.cases import NUM_CLASSES, NUM_PRIORS, coarse_boxes, compute_overlap, draw_priors
 from layer_nets import Replay, assert_as_recorded, assert_host_equals_compiled, find_host_form, net_text
-from layer_suite import BATCH, Case, fork_properties, layer_case, recorded
+from layer_suite import BATCH, Case, Shape, fork_properties, layer_case, recorded
 
 
-def detection_output_case(param: str, name: str, groups: int = 1) -> Case:
+def detection_output_case(param: str, name: str, groups: int = 1, refinement: tuple[Shape, ...] = ()) -> Case:
     shapes = ((BATCH, NUM_PRIORS * groups * 4), (BATCH, NUM_PRIORS * NUM_CLASSES), (1, 2, NUM_PRIORS * 4))
+    shapes += refinement
     text = f"detection_output_param {{ num_classes: {NUM_CLASSES} {param} }}"
     return layer_case("DetectionOutput", text, *shapes, name=name, phase="TEST", samplers={"b2": draw_priors})
 
@@ -31,6 +32,11 @@ test_properties = fork_properties(
     detection_output_case("code_type: CENTER_SIZE nms_param { top_k: 6 } keep_top_k: 5", "best"),
     detection_output_case(
         "share_location: false confidence_threshold: 0.4 nms_param { eta: 0.9 nms_threshold: 0.8 }", "all", NUM_CLASSES
+    ),
+    detection_output_case(
+        "code_type: CENTER_SIZE objectness_score: 0.1 keep_top_k: 5",
+        "refined",
+        refinement=((BATCH, NUM_PRIORS * 2), (BATCH, NUM_PRIORS * 4)),
     ),
 )
 
@@ -197,6 +203,103 @@ def test_host_detection_output_equals_compiled_detection_output(settings: tuple[
             confidence = np.round(confidence, 1)
         batches.append((location, confidence * 0 - 1 if scores == "none" else confidence, prior))
     assert_host_equals_compiled(net.graph.layer("layer").context, *batches)
+
+
+def decode(code: str, prior: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return the box with these offsets from a prior, of which the variances are factors already."""
+    if code == "CORNER":
+        return prior + offsets
+    width, height = prior[2] - prior[0], prior[3] - prior[1]
+    x, y = (prior[0] + prior[2]) / 2 + offsets[0] * width, (prior[1] + prior[3]) / 2 + offsets[1] * height
+    half_width, half_height = np.exp(offsets[2]) * width / 2, np.exp(offsets[3]) * height / 2
+    return np.array([x - half_width, y - half_height, x + half_width, y + half_height], np.float32)
+
+
+@pytest.mark.parametrize("on_host", [False, True], ids=["compiled", "host"])
+@pytest.mark.parametrize("num_further", [1, 2], ids=["objectness", "refined"])
+@pytest.mark.parametrize("code", ["CORNER", "CENTER_SIZE"])
+@pytest.mark.parametrize("settings", ["confidence_threshold: 0.3 keep_top_k: 4", "background_label_id: 1"])
+def test_refined_detections_equal_loops(settings: str, code: str, num_further: int, on_host: bool) -> None:
+    """RefineDet's rule: priors are moved twice, and those without an object are of class 0."""
+    if on_host and not onednn_program.is_available():
+        pytest.skip("needs the compiled kernels")
+    background, min_score, keep = (0, 0.3, 4) if "keep" in settings else (1, -1, 100)
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        priors, variances = coarse_boxes(random, 9), np.float32([0.1, 0.1, 0.2, 0.2])
+        arm, loc = (random.normal(size=(3, 9, 4)).astype(np.float32) for _ in range(2))
+        scores, objectness = (random.random((3, 9, n)).astype(np.float32) for n in (3, 2))
+        objectness[0, 0, 1], objectness[0, 1, 1] = 0.25, np.nan  # neither is below objectness_score
+        objectness[1, :, 1] = 0  # nothing in the second image
+        rows = []
+        for image in range(3):
+            boxes, image_scores, result = [], scores[image].copy(), []
+            for i, prior in enumerate(priors):
+                anchor = decode(code, prior, arm[image, i] * variances) if num_further == 2 else prior
+                boxes.append(decode(code, anchor, loc[image, i] * variances))
+                if objectness[image, i, 1] < 0.25:
+                    image_scores[i] = [1, 0, 0]
+            for label in {0, 1, 2} - {background}:
+                selected: list[int] = []
+                for i in np.argsort(-image_scores[:, label], kind="stable"):
+                    if image_scores[i, label] > min_score and all(
+                        compute_overlap(boxes[i], boxes[k]) <= 0.3 for k in selected
+                    ):
+                        selected.append(i)
+                result += [[image, label, image_scores[i, label], *boxes[i]] for i in selected]
+            best = sorted(result, key=lambda row: -row[2])[:keep]
+            rows += [row for row in result if any(row is other for other in best)]
+        prior = np.stack([priors.ravel(), np.tile(variances, 9)])[None]
+        bottoms = [loc, scores, prior, objectness, arm][: 3 + num_further]
+        bottoms = [b if b is prior else b.reshape(3, -1) for b in bottoms]
+        param = f"num_classes: 3 code_type: {code} objectness_score: 0.25 {settings}"
+        net = Net(net_text("DetectionOutput", f"detection_output_param {{ {param} }}", [b.shape for b in bottoms]))
+        if on_host:
+            context = net.graph.layer("layer").context
+            form = find_host_form(context.type)
+            assert form is not None
+            top = context.call(form, *bottoms)
+        else:
+            inputs = {f"b{i}": b for i, b in enumerate(bottoms)}
+            top = net.jit(lambda inputs, net=net: net.apply({}, {}, inputs)[0]["t0"])(inputs)
+        np.testing.assert_allclose(strip_padding(np.asarray(top))[0, 0], rows, rtol=1e-4, atol=1e-6)
+
+
+def test_a_fourth_bottom_with_four_axes_is_an_image_and_ignored() -> None:
+    random = np.random.default_rng(0)
+    prior = np.stack([coarse_boxes(random, 4).ravel(), np.full(16, 0.1, np.float32)])[None]
+    bottoms = [random.random(shape).astype(np.float32) for shape in ((2, 16), (2, 12))]
+    image = np.zeros((2, 8, 1, 1), np.float32)
+    tops = []
+    for further in ([], [image]):
+        arrays = [*bottoms, prior, *further]
+        net = Net(net_text("DetectionOutput", "detection_output_param { num_classes: 3 }", [b.shape for b in arrays]))
+        tops.append(net.jit(net.apply)({}, {}, {f"b{i}": b for i, b in enumerate(arrays)})[0]["t0"])
+    np.testing.assert_array_equal(*tops)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "settings", "message"),
+    [
+        (
+            [(2, 7)],
+            "",
+            r"bottom 3 must contain the background's and the object's probability for each of 4 priors, \(2, 8\)",
+        ),
+        (
+            [(2, 8), (2, 8)],
+            "",
+            r"bottom 4 must contain 4 offsets for each of 4 priors, \(2, 16\), but has shape \(2, 8\)",
+        ),
+        ([(2, 8), (1, 16)], "", "bottom 4 must contain 4 offsets"),
+        ([(2, 8), (2, 16)], "share_location: false", "RefineDet's bottoms need share_location: true"),
+    ],
+)
+def test_invalid_refinement_raises(shapes: list[tuple[int, ...]], settings: str, message: str) -> None:
+    num_groups = 3 if settings else 1
+    shapes = [(2, 16 * num_groups), (2, 12), (1, 2, 16), *shapes]
+    with pytest.raises(CaffejaxError, match=message):
+        Net(net_text("DetectionOutput", f"detection_output_param {{ num_classes: 3 {settings} }}", shapes))
 
 
 def test_host_forward_refuses_invalid_bottoms() -> None:

@@ -12,20 +12,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax import Net
+from caffejax import CaffejaxError, Net
 from caffejax.forks.detection.boxes import decode_offsets, encode_offsets
 from caffejax.forks.detection.multibox_targets import Truth, match, select_hardest
 from detection.cases import NUM_CLASSES, NUM_PRIORS, coarse_boxes, compute_overlap, draw_priors, draw_truth
 from layer_nets import draw_settings, format_param, net_text, run_layer
-from layer_suite import BATCH, Case, fork_properties, joint_batches, layer_case, normalizations_case, recorded
+from layer_suite import BATCH, Case, Shape, fork_properties, joint_batches, layer_case, normalizations_case, recorded
+from layer_suite.case_net import CaseNet
 
 
-def multibox_loss_case(param: str, name: str, groups: int = 1) -> Case:
+def multibox_loss_case(param: str, name: str, groups: int = 1, refinement: tuple[Shape, ...] = ()) -> Case:
     shapes = ((BATCH, NUM_PRIORS * groups * 4), (BATCH, NUM_PRIORS * NUM_CLASSES), (1, 2, NUM_PRIORS * 4), (1, 1, 9, 8))
+    shapes += refinement
     text = f"multibox_loss_param {{ num_classes: {NUM_CLASSES} overlap_threshold: 0.4 {param} }}"
     if "NONE" in param:  # many terms, over as many
         text += " loss_param { normalization: FULL }"
-    return layer_case("MultiBoxLoss", text, *shapes, name=name, samplers={"b2": draw_priors, "b3": draw_truth})
+    samplers = {"b2": draw_priors, "b3": draw_truth}
+    constants = frozenset({"b4", "b5"} if refinement else ())
+    return layer_case("MultiBoxLoss", text, *shapes, name=name, samplers=samplers, constants=constants)
 
 
 test_recorded = recorded("MultiBoxLoss", family="detection")
@@ -37,6 +41,11 @@ CASES = [
         "mining_type: NONE share_location: false use_prior_for_matching: false", "predictions", NUM_CLASSES
     ),
     multibox_loss_case("mining_type: NONE share_location: false match_type: BIPARTITE", "classes", NUM_CLASSES),
+    multibox_loss_case(
+        "code_type: CENTER_SIZE objectness_score: 0.2 loc_weight: 2",
+        "refined",
+        refinement=((BATCH, NUM_PRIORS * 2), (BATCH, NUM_PRIORS * 4)),
+    ),
 ]
 test_properties = fork_properties(*CASES)
 # with ground truth of each device's images
@@ -306,8 +315,17 @@ def location_loss(p: Any, difference: np.ndarray) -> float:
     return sum(float(d * d / 2 if d < 1 else d - 0.5) for d in abs(difference))
 
 
-def multibox_by_loops(p: Any, loc: np.ndarray, conf: np.ndarray, prior: np.ndarray, rows: np.ndarray) -> float:
-    """Return SSD's loss, with class 0 as background."""
+def multibox_by_loops(
+    p: Any,
+    loc: np.ndarray,
+    conf: np.ndarray,
+    prior: np.ndarray,
+    rows: np.ndarray,
+    objectness: np.ndarray | None = None,
+    refinement: np.ndarray | None = None,
+) -> float:
+    """Return SSD's loss, with class 0 as background; with the last two, (images, priors) and (images, priors, 4), that
+    of RefineDet."""
     (priors, variances), num_images, n = prior.reshape(2, -1, 4), len(conf), prior.size // 8
     scores, loc = conf.reshape(num_images, n, -1), loc.reshape(num_images, n, -1, 4)
     total, n_matches, n_counted = 0.0, 0, 0
@@ -316,12 +334,15 @@ def multibox_by_loops(p: Any, loc: np.ndarray, conf: np.ndarray, prior: np.ndarr
         labels = [1 if p.map_object_to_agnostic else int(r[1]) for r in image_rows]
         truth = [r[3:7] for r in image_rows]
         scale = variances if not p.encode_variance_in_target else np.ones_like(variances)
+        anchors = list(priors)
+        if refinement is not None:
+            anchors = [decode(p.code_type, priors[i], refinement[image, i] * scale[i]) for i in range(n)]
         groups: list[tuple[int, list[int]]] = []  # the predictions' number, and the matches with them
         max_overlaps = [0.0] * n
         for g in range(loc.shape[2]):
             if not p.share_location and g == 0:
                 continue
-            boxes = list(priors)
+            boxes = anchors
             if not p.use_prior_for_matching:
                 boxes = [decode(p.code_type, priors[i], loc[image, i, g] * scale[i]) for i in range(n)]
             matches_by_class = not p.share_location and not p.use_prior_for_matching
@@ -335,26 +356,34 @@ def multibox_by_loops(p: Any, loc: np.ndarray, conf: np.ndarray, prior: np.ndarr
         prior_labels = [max([labels[m[i]] for _, m in groups if m[i] >= 0], default=0) for i in range(n)]
         losses = [class_loss(p, scores[image, i], prior_labels[i]) for i in range(n)]
 
-        def match_loss(g: int, i: int, m: int, image: int = image, truth: Any = truth, scale: Any = scale) -> float:
-            predicted, target = loc[image, i, g], encode(p.code_type, priors[i], truth[m]) / scale[i]
+        def match_loss(
+            g: int, i: int, m: int, anchors: Any = anchors, image: int = image, truth: Any = truth, scale: Any = scale
+        ) -> float:
+            predicted, target = loc[image, i, g], encode(p.code_type, anchors[i], truth[m]) / scale[i]
             if p.bp_inside:
-                box = priors[i] if p.use_prior_for_matching else decode(p.code_type, priors[i], predicted * scale[i])
+                box = anchors[i] if p.use_prior_for_matching else decode(p.code_type, anchors[i], predicted * scale[i])
                 predicted = np.where((box < 0) | (box > 1), target, predicted)
             return location_loss(p, (predicted - target) / (variances[i] if p.encode_variance_in_target else 1))
 
         conf_indices = list(range(n))
         if p.mining_type != "NONE":
             ((_, matches),) = groups
+            may_be_hard = np.full(n, bool(image_rows))
+            if objectness is not None:
+                may_be_hard &= objectness[image] >= p.objectness_score
             if p.mining_type == "MAX_NEGATIVE":
                 negative_indices = [
-                    i for i in range(n) if image_rows and matches[i] == -1 and max_overlaps[i] < p.neg_overlap
+                    i for i in range(n) if may_be_hard[i] and matches[i] == -1 and max_overlaps[i] < p.neg_overlap
                 ]
                 count = int(sum(m >= 0 for m in matches) * p.neg_pos_ratio)
                 hard_indices = sorted(negative_indices, key=lambda i: -losses[i])[:count]
                 conf_indices = [i for i in range(n) if matches[i] >= 0 or i in hard_indices]
             else:
-                total_losses = [losses[i] + (match_loss(0, i, matches[i]) if matches[i] >= 0 else 0) for i in range(n)]
-                hard_indices = sorted(range(n) if image_rows else [], key=lambda i: -total_losses[i])[: p.sample_size]
+                total_losses = [
+                    losses[i] + (match_loss(0, i, matches[i], priors) if matches[i] >= 0 else 0) for i in range(n)
+                ]
+                hard_indices = [i for i in sorted(range(n), key=lambda i: -total_losses[i]) if may_be_hard[i]]
+                hard_indices = hard_indices[: p.sample_size]
                 conf_indices = [i for i in hard_indices if matches[i] != -2]
                 matches = [m if i in hard_indices else -1 for i, m in enumerate(matches)]
                 groups = [(0, matches)]
@@ -385,11 +414,13 @@ MULTIBOX_CHOICES = {
 }
 
 
+@pytest.mark.parametrize("num_further", [0, 1, 2], ids=["ssd", "objectness", "refined"])
 @pytest.mark.parametrize("seed", range(20))
-def test_multibox_loss_equals_loops(seed: int) -> None:
+def test_multibox_loss_equals_loops(seed: int, num_further: int) -> None:
     random = np.random.default_rng(seed)
     s = draw_settings(random, MULTIBOX_CHOICES)
-    s["share_location"] = s["mining_type"] != "NONE" or bool(random.integers(2))
+    s["share_location"] = bool(num_further) or s["mining_type"] != "NONE" or bool(random.integers(2))
+    s["objectness_score"] = 0.25
     s["map_object_to_agnostic"] = s["num_classes"] == 2
     if s["mining_type"] == "NONE":
         s["conf_loss_type"] = "SOFTMAX"  # the fork's own rows of LOGISTIC have recorded cases
@@ -407,6 +438,59 @@ def test_multibox_loss_equals_loops(seed: int) -> None:
     rows[:, 5:7] = rows[:, 3:5] + random.uniform(0.1, 0.4, (7, 2))
     rows[:, 7] = random.random(7) < 0.3
     text = f"{format_param('multibox_loss_param', s)} loss_param {{ normalization: {normalization} }}"
-    (top,) = run_layer("MultiBoxLoss", text, loc, conf, prior, rows[None, None], phase="TRAIN")
-    expected = multibox_by_loops(SimpleNamespace(**s, normalization=normalization), loc, conf, prior, rows)
+    further = (random.random((num_images, n, 2)).astype(F), random.normal(size=(num_images, n, 4)).astype(F))
+    further[0][0, 0, 1] = 0.25  # not below objectness_score
+    flat = [x.reshape(num_images, -1) for x in further[:num_further]]
+    (top,) = run_layer("MultiBoxLoss", text, loc, conf, prior, rows[None, None], *flat, phase="TRAIN")
+    loop_arguments = (further[0][..., 1], further[1])[:num_further]
+    p = SimpleNamespace(**s, normalization=normalization)
+    expected = multibox_by_loops(p, loc, conf, prior, rows, *loop_arguments)
     np.testing.assert_allclose(top, expected, rtol=2e-4)
+
+
+def compute_two_class_loss(param: str, labels: list[int], *further: np.ndarray) -> float:
+    random = np.random.default_rng(0)
+    priors = coarse_boxes(random, 8)
+    prior = np.stack([priors.ravel(), np.full(32, 0.1)])[None].astype(F)
+    rows = np.array([[0, label, 0, *priors[3 * i], 0] for i, label in enumerate(labels)], F)[None, None]
+    loc, conf = random.normal(size=(1, 32)).astype(F), random.normal(size=(1, 16)).astype(F)
+    text = f"multibox_loss_param {{ num_classes: 2 {param} }}"
+    (top,) = run_layer("MultiBoxLoss", text, loc, conf, prior, rows, *further, phase="TRAIN")
+    return float(np.asarray(top))
+
+
+def test_labels_of_refinedet_s_first_stage_are_any_object() -> None:
+    expected = compute_two_class_loss("", [1, 1])
+    assert np.isfinite(expected)
+    assert compute_two_class_loss("objectness_score: 0.01", [7, 2]) == expected
+    assert compute_two_class_loss("", [7, 2], np.full((1, 16), 0.5, F)) == expected
+    assert np.isnan(compute_two_class_loss("", [7, 2]))  # in SSD such a label is a mistake
+    assert np.isnan(compute_two_class_loss("objectness_score: 0.01", [0, 2]))
+
+
+def test_refinement_gets_no_gradient() -> None:
+    (case,) = (case for case in CASES if case.name.endswith("refined"))
+    for backward in ("autodiff", "rules"):
+        case_net = CaseNet(case, backward=backward)
+
+        def loss(inputs: Any, net: Net = case_net.net) -> Any:
+            return net.loss({}, {}, inputs)[0]
+
+        grads = case_net.net.jit(jax.grad(loss))(case_net.inputs)
+        assert [bool(np.any(grads[f"b{i}"])) for i in (0, 1, 4, 5)] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("settings", "shapes", "message"),
+    [
+        ("", [(2, 8)], r"bottom 4 must contain the background's and the object's probability for each of 10 priors"),
+        ("", [(2, 20), (2, 20)], r"bottom 5 must contain 4 offsets for each of 10 priors, \(2, 40\)"),
+        ("nms_param { top_k: 5 }", [(2, 20)], "RefineDet's bottoms and nms_param cannot be combined"),
+        ("mining_type: NONE share_location: false", [(2, 20), (2, 40)], "RefineDet's bottoms need share_location"),
+    ],
+)
+def test_invalid_refinement_raises(settings: str, shapes: list[tuple[int, ...]], message: str) -> None:
+    num_groups = 3 if "false" in settings else 1
+    shapes = [(2, 40 * num_groups), (2, 30), (1, 2, 40), (1, 1, 4, 8), *shapes]
+    with pytest.raises(CaffejaxError, match=message):
+        Net(net_text("MultiBoxLoss", f"multibox_loss_param {{ num_classes: 3 {settings} }}", shapes), "TRAIN")

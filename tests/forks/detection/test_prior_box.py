@@ -60,6 +60,13 @@ INVALID_CASES: dict[str, list[tuple[str, list[tuple[int, ...]], str]]] = {
         ("min_size: 4 step: 0", [(1, 1, 2, 2), (1, 3, 9, 9)], "step, .* must be positive"),
         ("min_size: 4 aspect_ratio: 0", [(1, 1, 2, 2), (1, 3, 9, 9)], "aspect_ratio must be positive"),
         ("min_size: 4 keras: true", [(1, 1, 2, 2), (1, 3, 9, 9)], "keras of a different fork"),
+        ("min_size: 4 offset_h: 0.5", [(1, 1, 2, 2), (1, 3, 9, 9)], "pairs of offset_h and offset_w, not 1 and 0"),
+        (
+            f"min_size: 4 {3 * 'offset_h: 0 offset_w: 0 '}",
+            [(1, 1, 2, 2), (1, 3, 9, 9)],
+            "pairs of offset_h and offset_w, not 3 and 3",
+        ),
+        ("min_size: 4 offset_h: 0 offset_w: 0 offset: 0", [(1, 1, 2, 2), (1, 3, 9, 9)], "contradict offset; remove"),
     ],
 }
 
@@ -233,6 +240,24 @@ def test_boxes_of_textboxes() -> None:
     np.testing.assert_allclose(
         denser_boxes[:, 1::2] - plain_boxes, np.broadcast_to([0, 10, 0, 10], plain_boxes.shape), atol=1e-4
     )
+
+
+def test_centers_in_a_cell_equal_opencvs() -> None:
+    """The boxes that OpenCV 4.14 computes for a map of one row and two columns."""
+    text = "min_size: 8 aspect_ratio: 4 flip: false offset_h: 0.5 offset_w: 0.5 offset_h: 1 offset_w: 0.25"
+    (top,) = run_layer("PriorBox", f"prior_box_param {{ {text} }}", np.zeros((1, 1, 1, 2)), np.zeros((1, 3, 20, 40)))
+    first_cell = [[0.15, 0.3, 0.35, 0.7], [0.025, 0.8, 0.225, 1.2], [0.05, 0.4, 0.45, 0.6], [-0.075, 0.9, 0.325, 1.1]]
+    second_cell = np.add(first_cell, [0.5, 0, 0.5, 0])
+    np.testing.assert_allclose(top[0, 0].reshape(8, 4), [*first_cell, *second_cell], atol=1e-6)
+
+
+def test_convolutions_do_not_change_the_centers_of_the_file() -> None:
+    """OpenCV's form of TextBoxes says itself what TextBoxes's own is told by the outputs of convolutions."""
+    text = "min_size: 9 max_size: 16 aspect_ratio: 4 flip: false"
+    centers = f"{text} offset_h: 0.5 offset_w: 0.5 offset_h: 1 offset_w: 0.5"
+    np.testing.assert_allclose(compute_priors(6, 2, centers), compute_priors(6, 2, text), rtol=1e-5, atol=1e-5)
+    with pytest.raises(CaffejaxError, match="for each of 36 priors"):
+        Net(make_detector(12, 2, centers), "TEST")
 
 
 def test_boxes_of_faceboxes() -> None:

@@ -22,11 +22,12 @@ from caffejax.forks.detection.data.color_changes import add_noise, distort
 from caffejax.forks.detection.data.ssd_augmentation import (
     _sample_windows,
     _satisfies,
-    crop_sample,
     describe_ignored_limits,
     expand,
+    sample_window,
     sampler_windows,
     select_objects,
+    slice_window,
 )
 
 F = np.float32
@@ -367,7 +368,11 @@ def test_samples_and_expansions_move_pixels_and_boxes(emit: str, seed: int) -> N
     rng = np.random.default_rng(seed)
     windows = sampler_windows(sampler, image.boxes, rng)
     window = [max(min(x, F(1)), F(0)) for x in windows[rng.integers(len(windows))]]
-    sample = crop_sample([sampler], select, image, np.random.default_rng(seed))
+    sampled_window = sample_window([sampler], image.boxes, np.random.default_rng(seed))
+    assert sampled_window is not None
+    np.testing.assert_array_equal(sampled_window, window)
+    part = image.pixels[slice_window(sampled_window, image.pixels.shape)]
+    sample = select(image, sampled_window).crop(sampled_window, part)
     x, y = int(window[0] * F(width)), int(window[1] * F(height))
     w, h = int(window[2] * F(width) - window[0] * F(width)), int(window[3] * F(height) - window[1] * F(height))
     np.testing.assert_array_equal(sample.pixels, image.pixels[y : y + h, x : x + w])

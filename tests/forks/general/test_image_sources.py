@@ -4,8 +4,8 @@ import cv2
 import numpy as np
 import pytest
 
+from caffejax.base.databases import Lmdb, write_leveldb
 from caffejax.base.errors import DataError
-from caffejax.core.data import Lmdb, write_leveldb
 
 
 def read_labels(source, num_batches):

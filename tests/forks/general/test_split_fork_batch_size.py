@@ -10,11 +10,16 @@ from caffejax.core.schema import read_net
 # a layer's parameters with @ for what is to be divided
 LAYERS = {
     "AnnotatedData": "data_param { source: 'x' batch_size: @ } annotated_data_param { label_map_file: 'y' }",
+    "LaneData": "data_param { source: 'x' batch_size: @ } annotated_data_param { seg_scales: 8 }",
     "ImageSegData": "image_data_param { batch_size: @ label_type: PIXEL }",
     "ImageLabelmapData": "image_data_param { batch_size: @ }",
     "DenseImageData": "dense_image_data_param { batch_size: @ }",
     "VideoData": "video_data_param { source: 'x' batch_size: @ }",
     "VideoData of C3D 1.0": "image_data_param { source: 'x' batch_size: @ }",
+    "ImageGtData": "image_gt_data_param { source: 'x' batch_size: @ }",
+    "FrcnnRoiData": "window_data_param { source: 'x' config: 'y' }",  # one image for each device
+    "BoxData": "data_param { source: 'x' batch_size: @ side: 7 }",
+    "CustomData": "data_param { source: 'x' batch_size: @ slice_point: 3 }",
     "CPMData": "data_param { source: 'x' batch_size: @ }",
     "ContinuationIndicator": "continuation_indicator_param { time_step: 8 batch_size: @ }",
 }

@@ -85,6 +85,7 @@ VARIANT_LAYERS = {
 }
 # one of each further type that has a single variant
 LAYERS_OF_SINGLE_VARIANTS = {
+    "Eltwise": (make_layer("Eltwise", 1, 1), "FlowNet 2"),
     "distances": (make_layer("Accuracy", 2, 1, accuracy_param={"min_is_better": True}), "caffe-windows"),
     "labels of pairs": (
         make_layer("ContrastiveLoss", 3, 1, contrastive_loss_param={"distance_calculation": "EUCLIDEAN"}),
@@ -109,6 +110,7 @@ LAYERS_OF_SINGLE_VARIANTS = {
     "a temperature": (make_layer("Softmax", 1, 1, softmax_param={"temperature": 2}), "cbfinn/caffe"),
 }
 PLAIN_LAYERS = {
+    "Eltwise": make_layer("Eltwise", 2, 1),
     "InnerProduct": make_layer("InnerProduct", 1, 1, inner_product_param={"num_output": 2}),
     "Filter": make_layer("Filter", 2, 1),
     "BatchNorm": make_layer("BatchNorm", 1, 1, batch_norm_param={"eps": 0.1}, blobs=[{} for _ in range(3)]),

@@ -1,5 +1,6 @@
 """CPMData: maps of joints and limbs, and augmentation that moves people with their images."""
 
+import itertools
 import math
 import struct
 from pathlib import Path
@@ -8,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caffejax.base.errors import DataError
-from caffejax.core.data import write_lmdb
+from caffejax.base.databases import write_lmdb
+from caffejax.base.errors import CaffejaxError, DataError
 from caffejax.core.schema.caffe_pb2 import Datum
 
 HEIGHT, WIDTH = 56, 72
@@ -43,6 +44,19 @@ def make_record(
     mask[:, : WIDTH // 2] = 0
     channels = np.stack([*image, rows, mask, mask])
     return Datum(channels=6, height=HEIGHT, width=WIDTH, data=channels.tobytes())
+
+
+def make_centered_record(people: np.ndarray, visibility: np.ndarray, **options: Any) -> Datum:
+    """Return a record of convolutional pose machines, which has the image and the people."""
+    channels = np.frombuffer(make_record(people, visibility, **options).data, np.uint8).reshape(6, HEIGHT, WIDTH)[:4]
+    return Datum(channels=4, height=HEIGHT, width=WIDTH, data=channels.tobytes())
+
+
+def centered_net_text(folder: Path, settings: str) -> str:
+    """Return a net as the project's genProto.py writes it."""
+    return f"""layer {{ name: "d" type: "CPMData" top: "data" top: "label"
+      cpmdata_param {{ source: "{folder / "db"}" backend: LMDB batch_size: 1 }}
+      transform_param {{ stride: 8 {settings} }} }}"""
 
 
 def net_text(folder: Path, num_parts: int, extra_settings: str = "", batch_size: int = 1) -> str:
@@ -186,10 +200,10 @@ def test_augmentation_depends_on_the_seed_and_the_example(tmp_path: Path, open_s
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("num_parts: 14", "num_parts is 14; supported are 56"),
+        ("num_parts: 14", "CPMData with num_parts 14 needs 4 of uint8"),
         ("np_in_lmdb: 16", "np_in_lmdb is 16, but the joints need 17"),
         ('aug_way: "table"', "only 'rand'"),
-        ("transform_body_joint: false", "transform_body_joint is not supported"),
+        ("transform_body_joint: false", "transform_body_joint must be true with num_parts 56 and 43"),
         ("crop_size: 3", "crop_size is not supported"),
         ("stride: 0", "stride must be positive"),
         ("stride: 60", "must be at least stride 60"),
@@ -227,3 +241,110 @@ def test_damaged_records_are_named(tmp_path: Path, open_source: Any) -> None:
         write_lmdb(folder / "db", [(b"key", datum.SerializeToString())])
         with pytest.raises(DataError, match=f"record 'key' .*{message}"):
             open_source(net_text(folder, 56))
+
+
+# of convolutional pose machines: each joint's two joints of the database, by the project's order of joints
+CENTERED_JOINTS = {
+    14: [(9, 9), (8, 8), (12, 12), (11, 11), (10, 10), (13, 13), (14, 14), (15, 15), (2, 2), (1, 1), (0, 0), (3, 3),
+         (4, 4), (5, 5)],
+    28: [(9, 9), (8, 8), (12, 12), (11, 11), (10, 10), (13, 13), (14, 14), (15, 15), (2, 2), (1, 1), (0, 0), (3, 3),
+         (4, 4), (5, 5), (7, 7), (6, 6), (9, 8), (8, 12), (12, 11), (11, 10), (8, 13), (13, 14), (14, 15), (2, 1),
+         (1, 0), (3, 4), (4, 5), (6, 7)],
+    9: [(n, n) for n in range(9)],
+}  # fmt: skip
+CENTERED_MIRROR = {  # right and left joints, counted from 1 as in the project
+    14: ([3, 4, 5, 9, 10, 11], [6, 7, 8, 12, 13, 14]),
+    28: ([3, 4, 5, 9, 10, 11, 18, 19, 20, 24, 25], [6, 7, 8, 12, 13, 14, 21, 22, 23, 26, 27]),
+    9: ([1, 2, 3, 7], [4, 5, 6, 8]),
+}
+
+
+def expected_joint_maps(
+    people: list[np.ndarray], visible: list[np.ndarray], order: list[int], sigma: float, size: tuple[int, int]
+) -> np.ndarray:
+    """Return the maps of joints and background of some people, whose joints are shown in this order."""
+    maps = np.zeros((len(order) + 1, size[0] // 8, size[1] // 8))
+    for k, n in enumerate(order):
+        points = [joints[n] for joints, shown in zip(people, visible, strict=True) if shown[n]]
+        for row, column in np.ndindex(maps.shape[1:]):
+            maps[k, row, column] = expected_gaussian(points, row, column, sigma)
+    maps[-1] = 1 - maps[:-1].max(0)
+    return maps
+
+
+@pytest.mark.parametrize("flip", [None, 0, 1])
+@pytest.mark.parametrize("num_parts", CENTERED_JOINTS)
+def test_records_of_convolutional_pose_machines(
+    tmp_path: Path, open_source: Any, num_parts: int, flip: int | None
+) -> None:
+    joints, visibility = make_people(43, count=3)
+    joints[1, 13], joints[0, 11], visibility[0, 9] = (WIDTH, 3), (-1, 2), 3  # two outside; 3 is a visible joint
+    record = make_centered_record(joints, visibility, center=(37, 29), scale=0.5)
+    write_lmdb(tmp_path / "db", [(b"0", record.SerializeToString())])
+    augmentation = f"""scale_prob: 0 max_rotate_degree: 0 center_perterb_max: 0 target_dist: 0.5 flip_prob: {flip or 0}
+        crop_size_x: 40 crop_size_y: 32"""
+    text = f"num_parts: {num_parts} np_in_lmdb: 16 sigma: 7 sigma_center: 5 {augmentation}"
+    net = centered_net_text(tmp_path, text)
+    data, label = next(open_source(net, "TEST" if flip is None else "TRAIN"))
+    first, second = (np.array(joint_pair) for joint_pair in zip(*CENTERED_JOINTS[num_parts], strict=True))
+    is_outside = ((joints < 0) | (joints >= (WIDTH, HEIGHT))).any(2)
+    points, center, size = (joints[:, first] + joints[:, second]) / 2, np.array([37, 29.0]), (HEIGHT, WIDTH)
+    image = np.frombuffer(record.data, np.uint8).reshape(4, HEIGHT, WIDTH)[:3]
+    order = list(range(len(first)))
+    if flip is not None:  # rotation by 0 degrees shifts by half a pixel, or by none
+        image, size = data[0, :3], (32, 40)
+        origin = center - (20, 16)
+        points, center = points - origin, center - origin
+    if flip:
+        points[..., 0], center[0] = 39 - points[..., 0], 39 - center[0]
+        for a, b in zip(*CENTERED_MIRROR[num_parts], strict=True):
+            order[a - 1], order[b - 1] = b - 1, a - 1
+    assert data.shape == (1, 4, *size)
+    if flip is None:
+        np.testing.assert_array_equal(data[0, :3], (image.astype(np.float32) - 128) / 256)
+    shown = ~(is_outside[:, first] | is_outside[:, second])
+    shift = find_shift(data[0, 3], center, 5)
+    assert np.abs(shift).max() <= (0 if flip is None else 0.5)
+    expected = np.concatenate(
+        [expected_joint_maps(list(points[:n] + shift), list(shown[:n]), order, 7, size) for n in (1, 3)]
+    )
+    np.testing.assert_allclose(label[0], expected, atol=1e-5)
+
+
+def find_shift(center_map: np.ndarray, center: np.ndarray, sigma: float) -> np.ndarray:
+    """Check that a map is a Gaussian at most half a pixel from a center; return the distance (x, y) in pixels."""
+    rows, columns = np.indices(center_map.shape)
+    for x, y in itertools.product((0, -0.5, 0.5), repeat=2):
+        exponent = ((columns - center[0] - x) ** 2 + (rows - center[1] - y) ** 2) / 2 / sigma**2
+        if np.allclose(center_map, np.where(exponent > math.log(100), 0, np.exp(-exponent)), atol=1e-5):
+            return np.array([x, y])
+    raise AssertionError("the fourth channel is no Gaussian at the center")
+
+
+def test_joints_of_the_database_and_images_without_a_center_map(tmp_path: Path, open_source: Any) -> None:
+    joints, visibility = make_people(43, count=1)
+    write_lmdb(tmp_path / "db", [(b"0", make_centered_record(joints, visibility).SerializeToString())])
+    text = "num_parts: 14 np_in_lmdb: 16 transform_body_joint: false put_gaussian: false"
+    data, label = next(open_source(centered_net_text(tmp_path, text)))
+    assert data.shape == (1, 3, HEIGHT, WIDTH)
+    expected = expected_joint_maps(list(joints), [np.ones(16, bool)], list(range(14)), 7, (HEIGHT, WIDTH))
+    np.testing.assert_allclose(label[0], np.concatenate([expected, expected]), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("num_parts: 0", "num_parts must be from 1 to 1000, not 0"),
+        ("num_parts: 20 np_in_lmdb: 16", "np_in_lmdb is 16, but the joints need 20"),
+        ("num_parts: 14 sigma_center: 0", "sigma_center must be positive"),
+        ("num_parts: 56 np_in_lmdb: 17", "has 4 channels of uint8; CPMData needs 6"),
+        ("num_parts: 14 max_smooth: 3", "setting transform_param.max_smooth is not one of CPMData's"),
+        ("num_parts: 14 } data_param { batch_size: 1", "cpmdata_param and data_param cannot be set together"),
+    ],
+)
+def test_invalid_settings_of_convolutional_pose_machines_are_refused(
+    tmp_path: Path, open_source: Any, settings: str, message: str
+) -> None:
+    write_lmdb(tmp_path / "db", [(b"0", make_centered_record(*make_people(43)).SerializeToString())])
+    with pytest.raises(CaffejaxError, match=message):
+        open_source(centered_net_text(tmp_path, settings))

@@ -29,6 +29,13 @@ def draw_image_info(random: np.random.Generator, shape: tuple[int, ...]) -> np.n
     return np.asarray([[64, 64, 1, 1][: shape[1]]])
 
 
+def draw_truth(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Draw boxes [x1, y1, x2, y2, class] in an image of 64 x 64."""
+    corner = random.uniform(0, 30, (shape[0], 2))
+    end_corner = corner + random.uniform(15, 30, (shape[0], 2))
+    return np.concatenate([corner, end_corner, random.integers(1, 3, (shape[0], 1))], axis=1)
+
+
 def python_case(module: str, cls: str, text: str, *bottoms: Shape, **options: Any) -> Any:
     param = f"python_param {{ module: '{module}' layer: '{cls}' param_str: \"{text}\" }}"
     return layer_case("Python", param, *bottoms, name=cls, **options)

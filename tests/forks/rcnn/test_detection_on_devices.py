@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caffejax import Solver, read_solver
-from caffejax.core.solver.changing_rows import RowPadding
+from caffejax.core.solver.compiled_updater import RowPadding
 from rcnn.synthetic_images import SIZE, draw_image
 from rcnn.test_traced_samplings import HARD_LOSSES, PLAIN_LOSSES, RFCN, draw_inputs
 

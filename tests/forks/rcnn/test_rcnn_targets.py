@@ -1,7 +1,9 @@
 """Tests of rcnn_targets."""
 
 import numpy as np
+import pytest
 
+from caffejax.base.errors import CaffejaxError
 from caffejax.forks.rcnn.rpn_proposals import encode_boxes
 from layer_suite import fork_properties
 from rcnn.cases import (
@@ -10,18 +12,11 @@ from rcnn.cases import (
     draw_image_info,
     draw_overhanging_rois,
     draw_rois_of_one_image,
+    draw_truth,
     make_net,
     python_case,
     run_net,
 )
-
-
-def draw_truth(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw boxes [x1, y1, x2, y2, class] in an image of 64 x 64."""
-    corner = random.uniform(0, 30, (shape[0], 2))
-    end_corner = corner + random.uniform(15, 30, (shape[0], 2))
-    return np.concatenate([corner, end_corner, random.integers(1, 3, (shape[0], 1))], axis=1)
-
 
 test_properties = fork_properties(
     python_case(
@@ -97,3 +92,45 @@ def test_anchor_targets_are_sampled_by_the_key() -> None:
     np.testing.assert_allclose(outside_weights[outside_weights > 0], 0.1)
     assert inside_weights.sum() == 4 * (labels == 1).sum()
     assert not np.array_equal(labels, run_net(target_net, *bottoms, key=1)[0])
+
+
+@pytest.mark.parametrize("settings", ["'num_classes': 2", "'num_classes': 2, 'agnostic': True, 'batch_size': -1"])
+def test_class_agnostic_targets_keep_the_labels(settings: str) -> None:
+    """The numbers are those of py-R-FCN's proposal_target_layer.py with TRAIN.AGNOSTIC."""
+    rois = np.asarray([[0, 12, 8, 62, 58], [0, 100, 100, 180, 160], [0, 60, 60, 110, 110]], np.float32)
+    truth = np.asarray([[10, 10, 61, 61, 7], [100, 98, 181, 161, 15]], np.float32)
+    net = make_net("Python", PROPOSAL_TARGET_PARAM % settings, [rois.shape, truth.shape], 5, "TRAIN")
+    sampled, labels, targets, inside_weights, outside_weights = run_net(net, rois, truth)
+    expected = {
+        (12, 8): (7, -0.0294, 0.0490, 0.0194, 0.0194),
+        (100, 100): (15, 0.0062, -0.0082, 0.0123, 0.0480),
+        (10, 10): (7, 0, 0, 0, 0),
+        (100, 98): (15, 0, 0, 0, 0),
+    }
+    assert {tuple(box[1:3]) for box in sampled} == set(expected)
+    assert targets.shape == inside_weights.shape == (4, 8)
+    for box, label, row in zip(sampled, labels, targets, strict=True):
+        np.testing.assert_allclose([label, *row[4:]], expected[tuple(box[1:3])], atol=1e-4)
+    for weights in (inside_weights, outside_weights):
+        np.testing.assert_array_equal(weights, np.tile([0, 0, 0, 0, 1, 1, 1, 1], (4, 1)))
+    np.testing.assert_array_equal(targets[:, :4], 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("'num_classes': 2, 'agnostic': False", "the class of a ground-truth box must be below num_classes 2, not 15"),
+        ("'num_classes': 2, 'agnostic': 1", "agnostic must be True or False, not 1"),
+        ("'batch_size': -2", "batch_size must be > 0, or -1, not -2"),
+        ("'batch_size': -1, 'fg_fraction': 0.0", "with batch_size -1, fg_fraction must be > 0"),
+    ],
+)
+def test_invalid_settings_raise(settings: str, message: str) -> None:
+    truth = np.asarray([[10, 10, 61, 61, 7], [100, 98, 181, 161, 15]], np.float32)
+
+    def run() -> None:
+        net = make_net("Python", PROPOSAL_TARGET_PARAM % settings, [(3, 5), (2, 5)], 5, "TRAIN")
+        run_net(net, np.zeros((3, 5)), truth)
+
+    with pytest.raises(CaffejaxError, match=message):
+        run()

@@ -124,6 +124,10 @@ SETTINGS = {
     "few": {"num_classes": 3, "batch_size": 6, "bg_thresh_lo": 0.0, "bbox_inside_weights": [1, 2, 3, 4]},
     "normalized": {"num_classes": 3, "batch_size": 9, "fg_fraction": 1.0, "bbox_normalize_targets_precomputed": True},
     "both": {"num_classes": 3, "batch_size": 12, "fg_thresh": 0.2, "bg_thresh_hi": 0.7, "bg_thresh_lo": 0.0},
+    "agnostic": {"num_classes": 2, "batch_size": 12, "bg_thresh_lo": 0.0},
+    "agnostic_of_three": {"num_classes": 3, "agnostic": True, "bbox_normalize_targets_precomputed": True},
+    "all": {"num_classes": 2, "batch_size": -1, "bg_thresh_lo": 0.0, "bg_thresh_hi": 0.3},
+    "all_twice": {"num_classes": 3, "batch_size": -1, "fg_thresh": 0.2, "bg_thresh_hi": 1.1, "bg_thresh_lo": 0.0},
     "none": {"num_classes": 3, "fg_thresh": 2.0, "bg_thresh_lo": 0.99},
 }
 TOPS = ("rois", "labels", "targets", "inside", "outside")
@@ -148,8 +152,10 @@ def sample_by_loops(s: dict[str, Any], rois: np.ndarray, truth: np.ndarray, key:
             positives.append((draw[0], box, real[-i]))
         if s["bg_thresh_lo"] <= overlap < s["bg_thresh_hi"]:
             negatives.append((draw[1], box, None))
-    chosen = sorted(positives, key=lambda x: x[0])[: round(s["fg_fraction"] * s["batch_size"])]
-    chosen += sorted(negatives, key=lambda x: x[0])[: s["batch_size"] - len(chosen)]
+    max_rows = float("inf") if s["batch_size"] == -1 else s["batch_size"]
+    positives, negatives = (sorted(x, key=lambda x: x[0]) for x in (positives, negatives))
+    chosen = positives[: int(min(np.round(s["fg_fraction"] * max_rows), len(positives)))]
+    chosen += negatives[: int(min(max_rows - len(chosen), len(negatives)))]
     tops = [np.zeros((len(chosen), n)) for n in (5, 1, 4 * s["num_classes"], 4 * s["num_classes"])]
     for row, (_, box, match) in enumerate(chosen):
         tops[0][row, 1:] = box
@@ -159,7 +165,9 @@ def sample_by_loops(s: dict[str, Any], rois: np.ndarray, truth: np.ndarray, key:
             delta = [*((match[:2] + new_size / 2 - box[:2] - size / 2) / size), *np.log(new_size / size)]
             if s.get("bbox_normalize_targets_precomputed"):
                 delta = np.asarray(delta) / [0.1, 0.1, 0.2, 0.2]
-            tops[1][row], tops[2][row, 4 * k : 4 * k + 4] = k, delta
+            tops[1][row] = k
+            k = min(k, 1) if s.get("agnostic", s["num_classes"] == 2) else k
+            tops[2][row, 4 * k : 4 * k + 4] = delta
             tops[3][row, 4 * k : 4 * k + 4] = s.get("bbox_inside_weights", 1)
     return [tops[0], tops[1][:, 0], tops[2], tops[3], tops[3] > 0]
 

@@ -27,6 +27,8 @@ test_properties = fork_properties(
     layer_case("Interp", "interp_param { zoom_factor: 2 pad_beg: -1 }", MAPS, name="zoom"),
     layer_case("Interp", "interp_param { shrink_factor: 2 }", MAPS, name="shrink"),
     layer_case("Interp", "interp_param { height: 7 width: 3 }", MAPS, name="size"),
+    layer_case("Interp", "", MAPS, (BATCH, 2, 7, 3), name="second_bottom"),
+    layer_case("Interp", "interp_param { pad_end: -2 }", MAPS, (1, 1, 3, 9), name="second_bottom_of_one_image"),
     layer_case("Padding", "padding_param { pad_beg: 2 pad_end: -1 }", MAPS),
 )
 
@@ -119,6 +121,15 @@ def test_interp_equals_loops(sizes: tuple[int, ...]) -> None:
     np.testing.assert_allclose(result[0, 0], expected, atol=1e-5)
 
 
+@settings(max_examples=8)
+@given(st.tuples(*[st.integers(1, 7)] * 4))
+def test_a_second_bottom_gives_the_size_of_interp(sizes: tuple[int, ...]) -> None:
+    h, w, out_h, out_w = sizes
+    x, reference = draw_normal(2, 3, h, w), np.full((1, 5, out_h, out_w), np.nan)
+    expected = first_top("Interp", f"interp_param {{ height: {out_h} width: {out_w} }}", x)
+    np.testing.assert_array_equal(first_top("Interp", "", x, reference), expected)
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [
@@ -150,11 +161,19 @@ def test_negative_padding_inverts_padding() -> None:
 @pytest.mark.parametrize(
     ("layer_type", "text", "shapes", "message"),
     [
-        ("Interp", "", [IMAGE_SHAPE], "needs height and width, a shrink_factor or a zoom_factor"),
+        ("Interp", "", [IMAGE_SHAPE], "needs height and width, a shrink_factor, a zoom_factor or a second bottom"),
         ("Interp", "interp_param { zoom_factor: 0 }", [IMAGE_SHAPE], "zoom_factor must be at least 1, not 0"),
         ("Interp", "interp_param { zoom_factor: 2 pad_beg: 1 }", [IMAGE_SHAPE], "must not be positive"),
         ("Interp", "interp_param { zoom_factor: 2 pad_beg: -5 }", [IMAGE_SHAPE], r"crop all of the plane \(5, 6\)"),
         ("Interp", "interp_param { height: -1 width: 3 }", [IMAGE_SHAPE], "height -1 and width 3 must be positive"),
+        ("Interp", "", [IMAGE_SHAPE, (2, 3)], r"needs a second bottom with 4 axes .*, not \(2, 3\)"),
+        ("Interp", "", [IMAGE_SHAPE, (2, 1, 3, 0)], "a size is 0, but the layer needs at least one element"),
+        (
+            "Interp",
+            "interp_param { zoom_factor: 2 width: 3 }",
+            [IMAGE_SHAPE, (2, 1, 3, 3)],
+            "the second bottom gives the size; remove it, or remove width, zoom_factor",
+        ),
         ("Padding", "padding_param { pad_beg: -5 }", [IMAGE_SHAPE], "crop all of the plane"),
     ],
 )

@@ -42,6 +42,10 @@ test_properties = fork_properties(
         samplers={"b1": draw_continuation_indicators, "b2": draw_padded_label_sequences},
         classes=4,
     ),
+    layer_case("CTCGreedyDecoder", "", (6, BATCH, 4), name="scores"),
+    layer_case(
+        "CTCGreedyDecoder", "", (6, BATCH, 4), (BATCH, 5, 1), samplers=SAMPLERS, classes=4, name="scores_and_labels"
+    ),
     layer_case(
         "CtcLoss",
         "ctc_loss_param { alphabet_size: 4 time_step: 6 blank_label: 3 }",
@@ -104,12 +108,48 @@ def test_ctc_greedy_decoder_equals_loops(text: str, blank: int, merges_repeats: 
     assert run_layer("CTCGreedyDecoder", "", scores, indicators, tops=2)[1].shape == (5, 1, 1, 1)
 
 
+def count_edits(a: list[int], b: list[int]) -> int:
+    table = [[i + j if i * j == 0 else 0 for j in range(len(b) + 1)] for i in range(len(a) + 1)]
+    for i, j in itertools.product(range(1, len(a) + 1), range(1, len(b) + 1)):
+        table[i][j] = min(table[i - 1][j] + 1, table[i][j - 1] + 1, table[i - 1][j - 1] + (a[i - 1] != b[j - 1]))
+    return table[-1][-1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("text", "blank"), [("", 0), ("blank_index: 2", 2), ("blank_index: -1", 3)])
+def test_ctc_greedy_decoder_of_caffe_ocr_equals_loops(text: str, blank: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    scores = random.normal(size=(7, 6, 4)).astype(np.float32)
+    scores[:, 0, blank] += 20  # decoded to an empty sequence
+    best = scores.argmax(2)
+    sequences = [decode_greedily(best[:, i], np.ones(7), blank, True) for i in range(6)]
+    labels = np.full((6, 8), -1)
+    for i, sequence in enumerate(sequences):
+        expected = random.integers(0, 4, random.integers(0, 8)) if i % 2 else [blank, *sequence]
+        labels[i, : len(expected)] = expected
+    labels[1, 5:] = [-1, 2, 2]  # what follows a negative label does not count
+    error, num_right = 0.0, 0
+    for sequence, row in zip(sequences, labels, strict=True):
+        expected = [int(k) for k in itertools.takewhile(lambda k: k >= 0, row) if k != blank]
+        if expected or sequence:
+            distance = count_edits(expected, sequence)
+            error += distance / max(len(expected), len(sequence))
+            num_right += distance == 0
+    param = f"ctc_decoder_param {{ {text} }}"
+    (result,) = run_layer("CTCGreedyDecoder", param, scores)
+    for i, sequence in enumerate(sequences):
+        np.testing.assert_array_equal(result[i, :, 0, 0], sequence + [-1] * (7 - len(sequence)))
+    (accuracies,) = run_layer("CTCGreedyDecoder", param, scores, labels[:, :, None, None])
+    assert accuracies.shape == (1, 2, 1, 1)
+    np.testing.assert_allclose(accuracies.ravel(), [1 - error / 6, num_right / 6], rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("layer_type", "text", "shapes", "match"),
     [
         ("CTCGreedyDecoder", "", [(4, 2), (4, 2)], "3 axes"),
         ("CTCGreedyDecoder", "", [(0, 2, 3), (0, 2)], "none of size 0"),
-        ("CTCGreedyDecoder", "", [(4, 2, 3), (2, 4)], "for each time step and item"),
+        ("CTCGreedyDecoder", "", [(4, 2, 3), (3, 4)], "for each time step and item"),
         ("CTCGreedyDecoder", "ctc_decoder_param { blank_index: 3 }", [(4, 2, 3), (4, 2)], "less than the 3 labels"),
     ],
 )

@@ -1,5 +1,6 @@
 """`check` refuses the settings of data layers that training refuses, whether the source exists or not."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cv2.imwrite(str(folder / "frames" / f"{i:06d}.jpg"), image)
     (folder / "videos.txt").write_text(f"{folder}/frames 1 0\n")
     write_annotated(folder / "annotated", [(image, np.array([[1, 0, 0, 0, 0.5, 1, 0]], np.float32))])
+    with WRITERS["lmdb"](folder / "lanes") as put:
+        datum = caffe_pb2.Datum(encoded=True, data=(folder / "a.png").read_bytes())
+        put(b"0", caffe_pb2.AnnotatedDatum(datum=datum, type=caffe_pb2.AnnotatedDatum.LANE).SerializeToString())
     for name, channels in (("images", 3), ("poses", 6)):
         with WRITERS["lmdb"](folder / name) as put:
             data = np.zeros((channels, 100, 100), np.uint8)
             put(
                 b"0", caffe_pb2.Datum(channels=channels, height=100, width=100, data=data.tobytes()).SerializeToString()
             )
+    with WRITERS["lmdb"](folder / "boxes") as put:
+        pixels = cv2.imencode(".png", image)[1].tobytes()
+        put(b"0", caffe_pb2.Datum(data=pixels, encoded=True, float_data=[1, 0, 0.5, 0.5, 1, 1]).SerializeToString())
+    (folder / "rois.txt").write_text(f"# 0\n{folder}/a.png\n1\n1 2 2 9 9 0\n")
+    config = {"scales": "24", "max_size": "30", "pixel_means": "1, 2, 3", "use_flipped": "1", "n_classes": "2"}
+    (folder / "config.json").write_text(json.dumps(config))
     with h5py.File(folder / "rows.h5", "w") as file:
         file["data"], file["label"] = np.zeros((4, 2)), np.zeros(4)
     (folder / "hdf5.txt").write_text(f"{folder}/rows.h5\n")
@@ -53,6 +63,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 LAYERS: dict[str, tuple[str, dict[str, str]]] = {
     "Data": ("images", {"data_param": "batch_size: 1 backend: LMDB"}),
     "AnnotatedData": ("annotated", {"data_param": "batch_size: 1 backend: LMDB", "annotated_data_param": ""}),
+    "BoxData": ("boxes", {"data_param": "batch_size: 1 backend: LMDB"}),
+    "LaneData": ("lanes", {"data_param": "batch_size: 1 backend: LMDB", "annotated_data_param": ""}),
+    "CustomData": ("images", {"data_param": "batch_size: 1 backend: LMDB"}),
     "ImageData": ("list.txt", {"image_data_param": "batch_size: 1"}),
     "ImageSegData": ("pairs.txt", {"image_data_param": "batch_size: 1 label_type: PIXEL"}),
     "ImageLabelmapData": ("pairs.txt", {"image_data_param": "batch_size: 1"}),
@@ -64,6 +77,7 @@ LAYERS: dict[str, tuple[str, dict[str, str]]] = {
             "transform_param": "crop_size: 8",
         },
     ),
+    "FrcnnRoiData": ("rois.txt", {"window_data_param": "config: '{folder}/config.json'"}),
     "HDF5Data": ("hdf5.txt", {"hdf5_data_param": "batch_size: 1"}),
     "VideoData": (
         "videos.txt",
@@ -80,10 +94,12 @@ LAYERS: dict[str, tuple[str, dict[str, str]]] = {
 }
 SOURCE_MESSAGE = {name: next(iter(messages)) for name, (_, messages) in LAYERS.items()}
 
-WITH_TRANSFORM = [name for name in LAYERS if name not in ("HDF5Data", "CPMData")]
+WITH_TRANSFORM = [name for name in LAYERS if name not in ("HDF5Data", "CPMData", "CustomData", "FrcnnRoiData")]
 LISTS = ["ImageData", "ImageSegData", "ImageLabelmapData", "DenseImageData"]
-DATABASES = ["Data", "AnnotatedData", "CPMData"]
+DATABASES = ["Data", "AnnotatedData", "LaneData", "BoxData", "CustomData", "CPMData"]
 SSD = "transform_param", "annotated_data_param"
+ANNOTATED = ["AnnotatedData", "LaneData"]
+OF_SSD = [*ANNOTATED, "Data", "ImageData"]
 # types, the message, and its invalid settings
 INVALID: list[tuple[list[str], str, tuple[str, ...]]] = [
     (WITH_TRANSFORM, "transform_param", (
@@ -91,10 +107,15 @@ INVALID: list[tuple[list[str], str, tuple[str, ...]]] = [
         "force_color: true force_gray: true", "flow: true",
     )),
     ([name for name in WITH_TRANSFORM if name != "WindowData"], "transform_param", ("crop_h: 5",)),
-    ([name for name in WITH_TRANSFORM if name != "AnnotatedData"], "transform_param", (
-        "resize_param { height: 32 width: 32 }", "noise_param { inverse: true }", "expand_param { prob: 1 }",
+    ([name for name in WITH_TRANSFORM if name not in OF_SSD], "transform_param", (
+        "resize_param { height: 32 width: 32 }", "noise_param { inverse: true }",
     )),
-    (["AnnotatedData"], "transform_param", (
+    ([name for name in WITH_TRANSFORM if name not in ANNOTATED], "transform_param", ("expand_param { prob: 1 }",)),
+    (["Data", "ImageData"], "transform_param", (
+        "resize_param { height: 9 }", "resize_param { height: 9 width: 9 } distort_param { hue_delta: 1 }",
+        "noise_param { jpeg: 101 }",
+    )),
+    (ANNOTATED, "transform_param", (
         "resize_param { }", "resize_param { height: 9 width: 9 } resize_param { height: 8 width: 8 }",
         "expand_param { max_expand_ratio: 0.5 }", "distort_param { hue_delta: -1 }", "noise_param { jpeg: 101 }",
         "noise_param { saltpepper: true }", "mean_file: 'm' expand_param { }",
@@ -103,11 +124,19 @@ INVALID: list[tuple[list[str], str, tuple[str, ...]]] = [
     (["AnnotatedData"], "annotated_data_param", (
         "batch_sampler { sampler { max_scale: 2 } }", "batch_sampler { sampler { min_scale: 0 } }",
         "batch_sampler { sampler { min_aspect_ratio: 3 } }", "batch_sampler { max_trials: 4294967295 }",
-        "anno_type: LANE", "yolo_data_type: 1 yolo_data_jitter: 0.3",
+        "anno_type: LANE", "yolo_data_type: 2", "yolo_data_jitter: 1.5", "seg_scales: 4",
     )),
-    ([name for name in LAYERS if name != "WindowData"], "SOURCE", ("batch_size: 0",)),
+    ([name for name in LAYERS if name not in ("WindowData", "FrcnnRoiData")], "SOURCE", ("batch_size: 0",)),
+    (["FrcnnRoiData"], "SOURCE", ("config: ''", "batch_size: 2")),
+    (["FrcnnRoiData"], "transform_param", ("mirror: true", "mean_value: 3")),
     ([name for name in LAYERS if name != "HDF5Data"], "data_param", ("prefetch: 0", "prefetch: 100000")),
     (DATABASES, "data_param", ("backend: IMAGEDB", "images_per_blob: 2", "one_hot_label_size: 3")),
+    (["BoxData"], "data_param", ("side: 0", "side: 7 side: 5")),
+    (["CustomData"], "data_param", (
+        "slice_point: 0", "slice_point: 1 slice_point: 2", "encoding: UINT8 encoding: UINT8", "mean_file: 'm'",
+        "preselection_file: 'p'", "scale: nan", "crop_size: 5", "mirror: true", "rand_skip: 1",
+    )),
+    (["CustomData"], "transform_param", ("scale: 2", "mean_value: 3")),
     (LISTS, "SOURCE", ("new_height: 5",)),
     (["ImageData"], "image_data_param", ("min_height: 5", "label_type: PIXEL", "new_length: 3")),
     (["ImageSegData"], "image_data_param", ("ignore_label: 256",)),
@@ -130,7 +159,7 @@ INVALID: list[tuple[list[str], str, tuple[str, ...]]] = [
     )),
     (["VideoData"], "transform_param", ("mean_value: 1 mean_value: 2",)),
     (["CPMData"], "cpm_transform_param", (
-        "num_parts: 3", "np_in_lmdb: 2", "stride: 0", "sigma: nan", "clahe_tile_size: 0", "aug_way: 'table'",
+        "num_parts: 0", "np_in_lmdb: 2", "stride: 0", "sigma: nan", "clahe_tile_size: 0", "aug_way: 'table'",
         "crop_size_x: 1000000 crop_size_y: 1000000",
     )),
 ]  # fmt: skip
@@ -138,14 +167,14 @@ INVALID: list[tuple[list[str], str, tuple[str, ...]]] = [
 
 def make_layer(name: str, folder: Path, message: str = "", settings: str = "", *, source: str | None = None) -> str:
     file, texts = LAYERS[name]
-    texts = {key: f"{text}" for key, text in texts.items()}
+    texts = {key: text.replace("{folder}", str(folder)) for key, text in texts.items()}
     path = source if source is not None else f"{folder}/{file}"
     texts[SOURCE_MESSAGE[name]] += f" source: '{path}'"
     if message:
         key = SOURCE_MESSAGE[name] if message == "SOURCE" else message
         texts[key] = merge_fields(texts.get(key, ""), settings.replace("{folder}", str(folder)))
     messages = " ".join(f"{key} {{ {text} }}" for key, text in texts.items())
-    tops = "top: 'data' top: 'label'"
+    tops = "top: 'data' top: 'label'" + " top: 'boxes'" * (name == "FrcnnRoiData")
     return f"layer {{ name: 'd' type: '{name}' {tops} {messages} }}"
 
 

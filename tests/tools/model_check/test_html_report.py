@@ -64,7 +64,7 @@ def test_the_suggested_command_exists(report: Report, command: str) -> None:
 
     assert suggest_command(report) == command
     program, name, *_ = shlex.split(command)
-    parser: Parser = cli._make_parser()
+    parser: Parser = cli.make_parser()
     assert program == "caffejax"
     assert name in parser.subparsers
     assert all(re.match("--(solver|weights|import)=", word) for word in command.split() if word.startswith("--"))

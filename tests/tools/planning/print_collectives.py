@@ -68,7 +68,7 @@ def main() -> None:
     from planned_nets import LENET, make_resnet
 
     from caffejax import Net, Parallel
-    from caffejax.core.parallel import Requests
+    from caffejax.core.parallel.multihost import Requests
     from caffejax.tools.planning import parse_target, planner
     from caffejax.tools.planning.planner import SGD
 

@@ -14,6 +14,7 @@ from planned_nets import LENET, make_resnet
 
 from caffejax import CaffejaxError, GraphError, Net, Parallel
 from caffejax.cli import main
+from caffejax.core.schema.caffe_pb2 import SolverParameter
 from caffejax.tools.planning import Plan, parse_target, plan, planner
 from caffejax.tools.planning.hlo import Collective, ProgramStats
 
@@ -54,6 +55,14 @@ def test_operations_and_memory_of_a_step_and_a_pass(use_cpu_compiler: None, prec
         assert result.program.num_host_calls == 0 or precision == "float32" or result is train_plan
         assert result.needed_bytes == result.program.memory > 16 * 28 * 28 * 4
         assert result.largest_batch is None
+
+
+def test_a_step_of_several_passes_counts_the_examples_of_all_passes(use_cpu_compiler: None) -> None:
+    solver = SolverParameter(type="SGD", base_lr=0.01, lr_policy="fixed", iter_size=4)
+    single, several = (plan(Net(LENET, "TRAIN"), ONE_DEVICE, batch=16, solver=s) for s in (planner.SGD, solver))
+    assert several.operations == 4 * single.operations
+    for result, examples in ((single, 16), (several, 4 * 16)):
+        assert result.examples_per_second == pytest.approx(examples / result.best_seconds)
 
 
 @pytest.mark.parametrize("fixed", [0, 10**9])
@@ -116,7 +125,7 @@ def test_images_have_the_dtype_of_their_source(use_cpu_compiler: None) -> None:
     assert {name: x.dtype for name, x in inputs.items()} == {"data": np.uint8, "label": np.float32}
 
 
-def test_nets_that_cannot_be_planned_are_refused(use_cpu_compiler: None) -> None:
+def test_nets_that_cannot_be_planned_are_refused(use_cpu_compiler: None, tmp_path: Path) -> None:
     with pytest.raises(GraphError, match=r"has inputs without the batch axis 1: label"):
         plan(Net(LENET, "TRAIN"), ONE_DEVICE, batch_axis=1)
     recurrent_net = Path(__file__).parents[3] / "configs" / "lstm" / "train_val.prototxt"
@@ -135,9 +144,20 @@ def test_nets_that_cannot_be_planned_are_refused(use_cpu_compiler: None) -> None
             plan(Net(net_with_boxes, "TRAIN"), ONE_DEVICE, **options)  # type: ignore[arg-type]
     with pytest.raises(GraphError, match="different sizes"):
         plan(Net(net_with_boxes, "TEST"), ONE_DEVICE)
-    host_net = make_resnet() + 'layer { name: "f" type: "Filter" bottom: "ip" bottom: "label" top: "f" }'
-    with pytest.raises(GraphError, match="these layers run on the host: f"):
+    fields = f'bottom: "label" hdf5_output_param {{ file_name: "{tmp_path}/f.h5" }}'
+    host_net = make_resnet() + f'layer {{ name: "f" type: "HDF5Output" bottom: "ip" {fields} }}'
+    with pytest.raises(GraphError, match="these layers run only on the host: f"):
         plan(Net(host_net, "TRAIN"), ONE_DEVICE)
+
+
+@pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
+def test_layers_on_the_host_with_a_traced_form_are_part_of_the_program(use_cpu_compiler: None, phase: Any) -> None:
+    text = make_resnet() + 'layer { name: "f" type: "Filter" bottom: "ip" bottom: "label" top: "f" }'
+    net = Net(text, phase, kernels="reference")
+    assert net.graph.has_host_layers
+    program = plan(net, ONE_DEVICE).program
+    assert program is not None
+    assert program.num_host_calls == 0
 
 
 @pytest.mark.parametrize(("target", "package"), [("tpu:v5e:2x2", "libtpu"), ("cuda:h100:4", "jax-cuda12-plugin")])

@@ -12,11 +12,12 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ...base.atomic_write import replace_file, replace_path
-from ...base.errors import Problem, WeightsError
+from ...base.errors import Problem, WeightsError, raise_if_any
 from ...base.host_memory import get_free_memory
 from ...base.human_readable import format_bytes
 from ...base.paths import make_missing_problem
@@ -45,20 +46,24 @@ def read_npz(path: AnyPath) -> dict[str, Array]:
             that are damaged or not arrays. The message names each such member.
     """
     try:
-        _check_not_device(path)
+        mode = os.stat(path).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise OSError("it is a device, a pipe or a socket; name a file")
         with zipfile.ZipFile(path) as archive:
             return _read_members(archive, path)
     except FileNotFoundError as error:
         raise WeightsError(make_missing_problem(path)) from error
     except zipfile.BadZipFile as error:
-        message = f"not an .npz file, or damaged or cut short: {_describe_zip_error(path, error)}"
+        with open(path, "rb") as file:
+            is_npy = file.read(6) == b"\x93NUMPY"
+        reason = "it contains one array, as an .npy file does; write it with np.savez" if is_npy else str(error)
+        message = f"not an .npz file, or damaged or cut short: {reason}"
         raise WeightsError(Problem(message, str(path))) from error
     except (OSError, ValueError, NotImplementedError) as error:
         raise WeightsError(Problem(f"cannot be read: {error}", str(path))) from error
 
 
 def _read_members(archive: zipfile.ZipFile, path: AnyPath) -> dict[str, Array]:
-    """Read the members of an archive by name. Raise `WeightsError` if their declared sizes exceed the free memory."""
     members = archive.infolist()
     total_size, free_bytes = sum(member.file_size for member in members), get_free_memory()
     if total_size > free_bytes:
@@ -73,8 +78,7 @@ def _read_members(archive: zipfile.ZipFile, path: AnyPath) -> dict[str, Array]:
         except _DAMAGE_ERRORS as error:
             message = f"its member '{member.filename}' is not an array, or damaged: {error}"
             problems.append(Problem(message, str(path)))
-    if problems:
-        raise WeightsError(problems)
+    raise_if_any(WeightsError, problems)
     return arrays
 
 
@@ -105,29 +109,12 @@ def write_npz(path: AnyPath, arrays: Mapping[str, Array]) -> None:
         WeightsError: if the file cannot be written or a name contains a NUL character. An existing file then stays
             unchanged.
     """
-    problems = [f"{name!r}: names in an .npz end at a NUL character; rename it" for name in arrays if "\0" in name]
-    if problems:
-        raise WeightsError(Problem(problem, str(path)) for problem in problems)
+    problems = (f"{name!r}: names in an .npz end at a NUL character; rename it" for name in arrays if "\0" in name)
+    raise_if_any(WeightsError, problems, str(path))
     with replace_file(path, WeightsError) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():  # np.savez would take names such as "file" for its arguments
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
-
-
-def _check_not_device(path: AnyPath) -> None:
-    """Raise `OSError` if `path` is a device, a pipe or a socket, because reading it may never end."""
-    mode = os.stat(path).st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise OSError("it is a device, a pipe or a socket; name a file")
-
-
-def _describe_zip_error(path: AnyPath, error: Exception) -> str:
-    with open(path, "rb") as file:
-        is_npy = file.read(6) == b"\x93NUMPY"
-    return "it contains one array, as an .npy file does; write it with np.savez" if is_npy else str(error)
-
-
-Arrays = Mapping[str, Array]
 
 
 def read_safetensors(path: AnyPath) -> dict[str, Array]:
@@ -136,43 +123,38 @@ def read_safetensors(path: AnyPath) -> dict[str, Array]:
     Raises:
         WeightsError: if the file cannot be read or is not a .safetensors file, or the package safetensors is missing.
     """
-    _import_safetensors()
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
+    safetensors = _import_safetensors()
     try:
-        return load_file(path)
-    except (OSError, SafetensorError, KeyError) as error:  # KeyError: a dtype that NumPy does not have
+        return safetensors.numpy.load_file(path)
+    except (OSError, safetensors.SafetensorError, KeyError) as error:  # KeyError: a dtype that NumPy does not have
         if not os.path.exists(Path(path)):
             raise WeightsError(make_missing_problem(path)) from error
         message = f"not a .safetensors file, or damaged or cut short: {error}"
         raise WeightsError(Problem(message, str(path))) from error
 
 
-def write_safetensors(path: AnyPath, arrays: Arrays) -> None:
+def write_safetensors(path: AnyPath, arrays: Mapping[str, Array]) -> None:
     """Write named arrays to a .safetensors file.
 
     Raises:
         WeightsError: if the file cannot be written, or the package safetensors is missing. An existing file then stays
             unchanged.
     """
-    _import_safetensors()
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
+    safetensors = _import_safetensors()
     with replace_path(path, WeightsError) as partial:
         partial.touch()
         mode = partial.stat().st_mode  # the mode by the umask; safetensors' mode is only for the owner
         try:
-            save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, partial)
+            safetensors.numpy.save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, partial)
             partial.chmod(mode)
-        except SafetensorError as error:
+        except safetensors.SafetensorError as error:
             raise WeightsError(Problem(f"cannot be written: {error}", str(path))) from error
 
 
-def _import_safetensors() -> None:
+def _import_safetensors() -> Any:
     try:
-        import safetensors  # noqa: F401
+        import safetensors.numpy
     except ImportError as error:
         message = "the package for .safetensors files is missing: pip install safetensors"
         raise WeightsError(message) from error
+    return safetensors

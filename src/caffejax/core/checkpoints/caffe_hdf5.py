@@ -21,6 +21,7 @@ from ..schema.blob_proto import Array
 _MAX_BLOBS = 1_000_000  # in a group; a larger number is a sign of damage
 
 AnyPath = str | os.PathLike[str]
+StoredBlobs = dict[str, tuple[Array | None, ...]]
 
 
 @contextmanager
@@ -70,20 +71,13 @@ def read_arrays(group: h5py.Group, size_limit: SizeLimit) -> tuple[Array | None,
             exceeds the size_limit.
     """
     _check_group(group)
-    arrays = {
-        _parse_number(group, name): _read_array(group[name], size_limit) for name in group if _is_data_set(group, name)
-    }
+    names = [name for name in group if _is_data_set(group, name)]
+    arrays = {_parse_number(group, name): _read_array(group[name], size_limit) for name in names}
     return tuple(arrays.get(i) for i in range(1 + max(arrays, default=-1)))
 
 
-def iterate_layer_groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
-    """Yield `(layer name, group)` of each layer in a group.
-
-    A layer is a group that is empty or has data sets. If its name has a slash, it is a group inside another group.
-
-    Raises:
-        ValueError: if `group` is not a group.
-    """
+def _iterate_layer_groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
+    """Yield the name and group of each layer: a group that is empty or has data sets, with a slash inside another."""
     _check_group(group)
     visited = {group}  # a damaged or malicious file may contain a group in itself
 
@@ -99,7 +93,7 @@ def iterate_layer_groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
     return walk(group, "")
 
 
-def write_arrays(group: h5py.Group, numbered_arrays: Iterable[tuple[int, Array]]) -> None:
+def write_arrays(group: h5py.Group, numbered_arrays: Iterable[tuple[int, ArrayLike]]) -> None:
     """Write `(number, array)` pairs to a group. Each array becomes a float32 data set whose name is the number."""
     for i, array in numbered_arrays:
         group.create_dataset(str(i), data=np.asarray(array, "<f4"))
@@ -142,9 +136,6 @@ def _is_data_set(group: h5py.Group, name: str) -> bool:
     return not is_link(group, name) and isinstance(group[name], h5py.Dataset)
 
 
-StoredBlobs = dict[str, tuple[Array | None, ...]]
-
-
 def read_caffemodel_h5(path: str | os.PathLike[str], section: str = "data") -> StoredBlobs:
     """Read the weights or gradients in a .caffemodel.h5 file.
 
@@ -164,7 +155,7 @@ def read_caffemodel_h5(path: str | os.PathLike[str], section: str = "data") -> S
             hint = " (this is a solver state: name the weights instead)" if find_item(file, "history") else ""
             raise WeightsError(Problem(f"has no group '{section}'{hint}; is it a .caffemodel.h5?", str(path)))
         size_limit = SizeLimit(file)
-        return {name: read_arrays(group, size_limit) for name, group in iterate_layer_groups(layers)}
+        return {name: read_arrays(group, size_limit) for name, group in _iterate_layer_groups(layers)}
 
 
 def write_caffemodel_h5(
@@ -186,22 +177,18 @@ def write_caffemodel_h5(
             such layer.
     """
     names = [*layers, *(name for name in {**blobs, **(diffs or {})} if name not in layers)]
+    sections = {"data": blobs} if diffs is None else {"data": blobs, "diff": diffs}
     numbers = {
-        name: {i for i, blob in enumerate(blobs.get(name, ())) if blob is not None}
-        | set(range(len((diffs or {}).get(name, ()))))
+        name: {i for section in sections.values() for i, blob in enumerate(section.get(name, ())) if blob is not None}
         for name in names
     }
     raise_if_any(WeightsError, find_name_problems(names, numbers, str(path), "rename it, or write a .caffemodel"))
     with replace_hdf5(path) as file:
-        for section, section_blobs in (("data", blobs), ("diff", diffs)):
-            if section_blobs is None:
-                continue
+        for section, section_blobs in sections.items():
             section_group = file.create_group(section)
             for name in names:
-                values = enumerate(section_blobs.get(name, ()))
-                write_arrays(
-                    section_group.require_group(name), ((i, np.asarray(v)) for i, v in values if v is not None)
-                )
+                values = ((i, value) for i, value in enumerate(section_blobs.get(name, ())) if value is not None)
+                write_arrays(section_group.require_group(name), values)
 
 
 def find_name_problems(
@@ -222,7 +209,7 @@ def find_name_problems(
     for name in dict.fromkeys(names):
         parts = name.split("/")
         ancestors = ("/".join(parts[:i]) for i in range(1, len(parts) + 1))
-        if names.count(name) > 1 or not _is_hdf5_path(name):
+        if names.count(name) > 1 or "\0" in name or {"", "."} & set(parts):
             message = f"HDF5 cannot store a layer of this name, or several layers of one name; {remedy}"
             yield Problem(message, file, layer=name)
         elif blob_path := next((path for path in ancestors if path in blob_paths), None):
@@ -231,8 +218,3 @@ def find_name_problems(
                 f"{blob_path.rpartition('/')[2]} has the path '{blob_path}'; {remedy}"
             )
             yield Problem(message, file, layer=name)
-
-
-def _is_hdf5_path(name: str) -> bool:
-    """Return whether a layer's name can be the path of an HDF5 group."""
-    return "\0" not in name and not {"", "."} & set(name.split("/"))

@@ -7,7 +7,7 @@ same in every fork of Caffe. The arrays are views of the file's bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,20 +16,15 @@ from ...base.atomic_write import replace_file
 from ...base.errors import Problem, WeightsError, raise_if_any
 from ...base.paths import decode_string, describe_content, encode_string, is_hdf5, read_bytes
 from ..schema import wire
-from ..schema.blob_proto import Array, BlobError, Legacy4D, decode_blob, encode_blob, measure_blob, read_blob_proto
+from ..schema.blob_proto import Array, BlobError, decode_blob, encode_blob, measure_blobs
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
-from .match_by_name import reshape_to_net
-
-__all__ = ["Legacy4D", "read_blob_proto", "read_caffemodel", "reshape_to_net", "write_caffemodel"]
 
 # the field numbers of a net's layers, and of the name and blobs in each kind of layer
 _NET_LAYER_FIELD, _NET_V1_LAYERS_FIELD = 100, 2
 _CURRENT_FIELDS = (1, 7)  # name, blobs
 _V1_FIELDS = (4, 6)
 _V0_FIELDS, _V0_LAYER_FIELD = (1, 50), 1
-_BLOBS_FIELD = _CURRENT_FIELDS[1]
 MAX_MESSAGE_BYTES = 2**31 - 1  # of protobuf
-
 
 Blobs = Mapping[str, Sequence[ArrayLike]] | Sequence[Sequence[ArrayLike]]
 
@@ -82,12 +77,7 @@ def decode_caffemodel(data: memoryview, path: str | os.PathLike[str]) -> dict[st
     raise WeightsError(Problem(f"not a .caffemodel, but {content_kind}" if content_kind else reason, str(path)))
 
 
-def write_caffemodel(
-    path: str | os.PathLike[str],
-    net: NetParameter,
-    blobs: Blobs,
-    diffs: Blobs | None = None,
-) -> None:
+def write_caffemodel(path: str | os.PathLike[str], net: NetParameter, blobs: Blobs, diffs: Blobs | None = None) -> None:
     """Write a .caffemodel file as Caffe does: each layer's definition with its blobs.
 
     An existing file is replaced once the new file is complete.
@@ -119,11 +109,6 @@ def write_caffemodel(
             for i, blob in enumerate(layer_blobs):
                 pieces += wire.encode_delimited(7, *encode_blob(blob, layer_diffs[i] if i < len(layer_diffs) else None))
             file.writelines(wire.encode_delimited(_NET_LAYER_FIELD, *pieces))
-
-
-def measure_blobs(shapes: Iterable[Sequence[int]], has_diffs: bool = False) -> int:
-    """Return the bytes that float32 blobs of these shapes take in a .caffemodel or a .solverstate."""
-    return sum(wire.measure_delimited(_BLOBS_FIELD, measure_blob(shape, has_diffs)) for shape in shapes)
 
 
 def check_size(size: int, kind: str, file: str | None, remedy: str) -> Iterator[Problem]:
@@ -160,10 +145,8 @@ def _order_blobs(net: NetParameter, blobs: Blobs) -> Sequence[Sequence[ArrayLike
     if not isinstance(blobs, Mapping):
         return blobs
     unknown_layers = sorted(set(blobs) - {layer.name for layer in net.layer})
-    if unknown_layers:
-        raise WeightsError(
-            Problem(f"the net has no layer '{name}', but there are blobs for it") for name in unknown_layers
-        )
+    problems = (f"the net has no layer '{name}', but there are blobs for it" for name in unknown_layers)
+    raise_if_any(WeightsError, problems)
     return [blobs.get(layer.name, ()) for layer in net.layer]
 
 

@@ -38,12 +38,10 @@ def remove_temporary_folders(folder: Path, pattern: str = "*") -> list[str]:
         folder: the checkpoint folder.
         pattern: a glob pattern; only folders whose names match it are removed.
     """
-    temporary_folders = [
-        p for p in folder.glob(pattern) if _TEMPORARY_SUFFIX in p.name and p.is_dir() and not p.is_symlink()
-    ]
-    for path in temporary_folders:
+    paths = [p for p in folder.glob(pattern) if _TEMPORARY_SUFFIX in p.name and p.is_dir() and not p.is_symlink()]
+    for path in paths:
         shutil.rmtree(path, ignore_errors=True)
-    return [path.name for path in temporary_folders]
+    return [path.name for path in paths]
 
 
 def remove_failed_step(folder: Path, step: int) -> None:
@@ -61,12 +59,11 @@ def remove_failed_step(folder: Path, step: int) -> None:
 
 def make_save_error(folder: Path, step: int, error: Exception) -> WeightsError:
     """Return the error to raise for a step that could not be saved, with the file system's reason if it is known."""
-    cause = _find_os_error(error)
-    if cause is not None and cause.errno == errno.ENOENT:
-        return WeightsError(Problem("cannot be written: its folder has been removed", str(folder / str(step))))
-    if cause is not None:
-        return WeightsError(make_write_problem(folder / str(step), cause))
-    return WeightsError(Problem(f"cannot be written: {summarize(error)}", str(folder / str(step))))
+    path, cause = folder / str(step), _find_os_error(error)
+    if cause is not None and cause.errno != errno.ENOENT:
+        return WeightsError(make_write_problem(path, cause))
+    reason = summarize(error) if cause is None else "its folder has been removed"
+    return WeightsError(Problem(f"cannot be written: {reason}", str(path)))
 
 
 def summarize(error: Exception) -> str:
@@ -76,11 +73,6 @@ def summarize(error: Exception) -> str:
 
 
 def _find_os_error(error: BaseException | None) -> OSError | None:
-    """Return the `OSError` in an error's chain of causes, or None.
-
-    Tensorstore raises no `OSError`, but the text of its errors contains the `errno`. In this case, a new `OSError` with
-    this `errno` is returned.
-    """
     while error is not None:
         if isinstance(error, OSError) and error.errno:
             return error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import mmap
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from ...base.variables import Params, ParamsLike, Variables, as_params
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
 from ..ops.compilation import as_jax, find_cpu
-from ..parallel import put_global
+from ..parallel.global_arrays import put_global
 from ..schema.blob_proto import Array
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
@@ -31,7 +32,7 @@ from .match_by_name import (
     no_match_problem,
     report_missing,
 )
-from .weight_formats import FORMATS, check_not_orbax_item, find_extension
+from .weight_formats import FORMATS, check_not_orbax_item, find_extension, read_orbax
 
 log = logging.getLogger("caffejax")
 
@@ -137,10 +138,6 @@ def _read_matching(
     exclude: Collection[str] = (),
     names: Mapping[str, str] | None = None,
 ) -> tuple[dict[Slot, jax.Array], LoadReport, StoredBlobs]:
-    """Return the arrays that a file has for a net, the report, and the file's blobs for other layers.
-
-    The arrays are keyed by `Slot`, and have the dtypes and shardings of `variables`.
-    """
     stored_blobs, free_pages, stores_copies = open_blobs(path, names)
     matches, report = match_blobs(graph, stored_blobs, path, stores_copies=stores_copies, exclude=exclude)
     if report.mismatched:
@@ -157,9 +154,10 @@ def _read_matching(
             raise error
         log.warning("%s", problem)
     loaded_arrays = {}
-    current = Variables(*map(as_params, variables)) if isinstance(variables, Variables) else Variables({}, {})
+    trees = [as_params(tree) for tree in variables] if isinstance(variables, Variables) else []
     for slot, array in matches.items():
-        loaded_arrays[slot] = _convert_like(array, _find_array(current, slot))
+        current = (tree[slot.layer][slot.name] for tree in trees if slot.name in tree.get(slot.layer, {}))
+        loaded_arrays[slot] = _convert_like(array, next(current, None))
         if array.nbytes >= _LARGE_ARRAY_BYTES:
             loaded_arrays[slot].block_until_ready()
             free_pages()
@@ -168,16 +166,15 @@ def _read_matching(
     return jax.block_until_ready(loaded_arrays), report, unused_blobs
 
 
-def _find_array(variables: Variables, slot: Slot) -> jax.Array | None:
-    return next((blobs[slot.name] for tree in variables if slot.name in (blobs := tree.get(slot.layer, {}))), None)
-
-
 def _convert_like(array: Array, current: jax.Array | None) -> jax.Array:
     """Return a JAX array with the dtype and sharding of `current`, or float32 on the default device if it is None."""
-    dtype = np.dtype(np.float32) if current is None else current.dtype
+    array = array.astype(np.float32 if current is None else current.dtype, copy=False)
     if isinstance(current, jax.Array) and len(current.sharding.device_set) > 1:
-        return put_global(array.astype(dtype, copy=False), current.sharding)
-    return as_jax(_copy_if_aligned(array.astype(dtype, copy=False)), find_cpu())  # jnp.asarray would compile a program
+        return put_global(array, current.sharding)
+    if array.ctypes.data % 64 == 0:
+        # JAX on a CPU would share this memory, which may be part of a mapped file, whose bytes can change
+        array = array.copy()
+    return as_jax(array, find_cpu())  # jnp.asarray would compile a program
 
 
 def save_weights(
@@ -204,50 +201,46 @@ def save_weights(
         WeightsError: if the extension is unknown, the format cannot store `diffs` or layers of the same name, or the
             file cannot be written. An existing file then stays unchanged.
     """
-    blobs = [[_blob_array(p, variables) for p in layer.params] for layer in graph.param_layers]
-    diff_arrays = None
-    if diffs is not None:
-        diff_arrays = [[_diff_array(p, diffs) for p in layer.params] for layer in graph.param_layers]
+    layers = graph.param_layers
+    blobs = [[np.asarray(p.array(*variables), np.float32) for p in layer.params] for layer in layers]
+    diff_arrays = None if diffs is None else [[make_diff_array(p, diffs) for p in layer.params] for layer in layers]
     extension = find_extension(os.fspath(path)) if hdf5 is None else ".h5" if hdf5 else ".caffemodel"
     if diffs is not None and extension not in (".h5", ".caffemodel"):
         raise WeightsError(Problem(f"a {extension} file cannot store diffs; write a .caffemodel", os.fspath(path)))
     if extension == ".caffemodel":
-        net = NetParameter(
-            name=graph.name, layer=[_make_definition(layer, graph.phase) for layer in graph.param_layers]
-        )
+        net = NetParameter(name=graph.name, layer=[_make_definition(layer, graph.phase) for layer in layers])
         write_caffemodel(path, net, blobs, diff_arrays)
         return
-    names = [layer.name for layer in graph.param_layers]
-    owned_blobs = {
-        layer.name: _drop_shared_blobs(layer, arrays) for layer, arrays in zip(graph.param_layers, blobs, strict=True)
-    }
+    names = [layer.name for layer in layers]
     if extension == ".h5":
         from .caffe_hdf5 import write_caffemodel_h5  # importing h5py takes long
 
-        write_caffemodel_h5(
-            path, owned_blobs, dict(zip(names, diff_arrays, strict=True)) if diff_arrays else None, names
-        )
+        owned_blobs = [
+            [blob if p.is_owner else None for p, blob in zip(layer.params, arrays, strict=True)]
+            for layer, arrays in zip(layers, blobs, strict=True)
+        ]
+        named_diffs = dict(zip(names, diff_arrays, strict=True)) if diff_arrays else None
+        write_caffemodel_h5(path, dict(zip(names, owned_blobs, strict=True)), named_diffs, names)
         return
-    layers_with_blobs = [layer.name for layer in graph.param_layers if layer.params]
-    refused_names = [name for name in dict.fromkeys(layers_with_blobs) if layers_with_blobs.count(name) > 1 or not name]
+    counts = Counter(layer.name for layer in layers if layer.params)
+    refused_names = [name for name, count in counts.items() if count > 1 or not name]
     if refused_names:
         kind = (
             "several layers of this name" if all(refused_names) else "several layers of one name, or one without a name"
         )
         message = f"a {extension} file cannot store {kind}; rename one, or write a .caffemodel"
         raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in refused_names)
-    all_blobs = dict(zip(names, blobs, strict=True))
-    stored_blobs = all_blobs if FORMATS[extension].stores_copies else owned_blobs
+    format_ = FORMATS[extension]
     weights = {
         layer.name: {
             param.slot.name: blob
-            for param, blob in zip(layer.params, stored_blobs[layer.name], strict=True)
-            if blob is not None
+            for param, blob in zip(layer.params, arrays, strict=True)
+            if format_.stores_copies or param.is_owner
         }
-        for layer in graph.param_layers
+        for layer, arrays in zip(layers, blobs, strict=True)
         if layer.params
     }
-    FORMATS[extension].write(os.fspath(path), NetParameter(), weights)
+    format_.write(os.fspath(path), NetParameter(), weights)
 
 
 def _make_definition(layer: Layer, phase: str) -> LayerParameter:
@@ -276,59 +269,34 @@ def open_blobs(
         The blobs by layer name, a function that frees the memory of the bytes that were read so far, and whether the
         format stores a shared blob with every layer that uses it.
     """
-    format_ = FORMATS.get(find_extension(os.fspath(path), known_only=False))
+    extension = find_extension(os.fspath(path), known_only=False)
+    if extension in (".npz", ".safetensors"):
+        return FORMATS[extension].read(os.fspath(path), names or {}), lambda: None, True
     if names:
-        if format_ is None or format_.read_renamed is None:
-            raise WeightsError(
-                Problem("only the arrays of an .npz or .safetensors file can be renamed", os.fspath(path))
-            )
-        return format_.read_renamed(os.fspath(path), names), lambda: None, format_.stores_copies
-    if format_ is not None and not format_.is_detected_by_content:
-        return (format_.read_with_state or format_.read)(os.fspath(path)), lambda: None, format_.stores_copies
+        raise WeightsError(Problem("only the arrays of an .npz or .safetensors file can be renamed", os.fspath(path)))
+    if extension == ".orbax":
+        return read_orbax(os.fspath(path), with_state=True), lambda: None, False
     if os.path.isdir(path):
         check_not_orbax_item(Path(path))
         raise WeightsError(Problem("this is a folder; name a file in it, or a <prefix>.orbax folder", os.fspath(path)))
     if is_hdf5(path):
         return read_caffemodel(path), lambda: None, False
-    data, free_pages = map_file(path)
+    data, free_pages = _map_file(path)
     return decode_caffemodel(data, path), free_pages, True
 
 
-def _copy_if_aligned(array: Array) -> Array:
-    """Return the array, or a copy of it if its address is a multiple of 64 bytes.
-
-    JAX on a CPU shares the memory of an array at such an address instead of copying it. The array may be part of a
-    mapped file, whose bytes can change.
-    """
-    return array.copy() if array.ctypes.data % 64 == 0 else array
-
-
-def _drop_shared_blobs(layer: Layer, blobs: Sequence[Array]) -> list[Array | None]:
-    return [blob if param.is_owner else None for param, blob in zip(layer.params, blobs, strict=True)]
-
-
-def _blob_array(param: Param, variables: Variables) -> Array:
-    return np.asarray(param.array(*variables), np.float32)
-
-
-def _diff_array(param: Param, diffs: Params) -> Array:
+def make_diff_array(param: Param, diffs: Params) -> Array:
+    """Return the array of a param in a tree like a net's params as float32; Caffe stores zeros for statistics."""
     if not param.spec.learnable:
         return np.zeros(param.spec.shape, np.float32)
     return np.asarray(param.array(diffs, {}), np.float32)
 
 
-def map_file(path: str | os.PathLike[str]) -> tuple[memoryview, Callable[[], object]]:
-    """Map a file into memory.
+def _map_file(path: str | os.PathLike[str]) -> tuple[memoryview, Callable[[], object]]:
+    """Map a file into memory. Return its bytes, and a function that frees the memory of those that were read so far.
 
     The file must not be truncated or written to while the bytes are in use. A new file may replace it; this happens
     when caffejax writes it again.
-
-    Returns:
-        The bytes, which are read from disk on access, and a function that frees the memory of the bytes that were read
-        so far.
-
-    Raises:
-        WeightsError: if the file cannot be read.
     """
     try:
         with open(path, "rb") as file:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...base.errors import Problem, WeightsError, did_you_mean, shorten_list
+from ...base.errors import Problem, WeightsError, did_you_mean, raise_if_any, shorten_list
 from ...base.glog import warn_once
 from ...base.human_readable import format_count, format_list
 from ..graph import Graph, Layer, Param
@@ -18,6 +18,10 @@ from ..graph.graph import Slot
 from ..schema.blob_proto import Array, Legacy4D, format_shape
 
 StoredBlobs = Mapping[str, Sequence[Array | None] | Mapping[str, Array]]
+log = logging.getLogger("caffejax")
+
+_MAX_LOGGED = 20  # layer names in a line of the log
+_MAX_PAIRS = 3  # of similar names in a message
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,8 @@ class LoadReport:
             f"in the {origin} only": [name for name in names if name not in self.excluded],
             "named in `exclude`": [name for name in names if name in self.excluded],
         }
-        return (
-            "; ".join(
-                f"{_join_names(selected_names)}, {reason}"
-                for reason, selected_names in names_by_reason.items()
-                if selected_names
-            )
-            or "none"
-        )
+        texts = (f"{_join_names(selected)}, {reason}" for reason, selected in names_by_reason.items() if selected)
+        return "; ".join(texts) or "none"
 
     __repr__ = __str__
 
@@ -98,19 +96,17 @@ def match_blobs(
     """
     layers_by_name = {layer.name: layer for layer in reversed(graph.param_layers) if not layer.is_inserted_split}
     mismatched: list[Problem] = []
-    unknown_problems = [
-        Problem(f"exclude: no layer '{n}' in the net{did_you_mean(n, layers_by_name)}")
-        for n in exclude
-        if n not in layers_by_name
-    ]
-    if unknown_problems:
-        raise WeightsError(unknown_problems)
+    unknown_names = (name for name in exclude if name not in layers_by_name)
+    messages = (f"exclude: no layer '{name}' in the net{did_you_mean(name, layers_by_name)}" for name in unknown_names)
+    raise_if_any(WeightsError, messages)
     matches: dict[Slot, Array] = {}
     loaded_layers: set[str] = set()
     layers_by_warning: dict[str, list[str]] = {}
     included_layers = {name: layer for name, layer in layers_by_name.items() if name not in exclude}
-    for name, layer in ((name, included_layers[name]) for name in stored_blobs if name in included_layers):
-        blobs = stored_blobs[name]
+    for name, blobs in stored_blobs.items():
+        if name not in included_layers:
+            continue
+        layer = included_layers[name]
         if isinstance(blobs, Mapping):
             blob_names = graph.blob_names[layer.key][: len(layer.params)]
             if not set(blobs) <= set(blob_names):
@@ -120,10 +116,9 @@ def match_blobs(
             blobs = tuple(blobs.get(blob) for blob in blob_names)
         elif layer.recurrent_state:
             blobs = blobs[: len(layer.params)]
-        if convert := layer.type.traits.convert_stored:
-            blobs, warning = layer.context.call(convert, blobs=blobs)
-            if warning:
-                layers_by_warning.setdefault(warning, []).append(name)
+        blobs, warning = layer.context.convert_stored(blobs, [p.spec.shape for p in layer.params])
+        if warning:
+            layers_by_warning.setdefault(warning, []).append(name)
         optional_indices = [i for i, p in enumerate(layer.params) if not (stores_copies or p.is_owner)]
         try:
             arrays = reshape_to_net(name, blobs, [p.spec.shape for p in layer.params], optional_indices)
@@ -140,11 +135,9 @@ def match_blobs(
         warn_once(f"{os.fspath(file)}: {_format_layers(names)}: {warning}")
     unused = tuple(name for name in stored_blobs if name not in included_layers and stored_blobs[name])
     net_names = list(dict.fromkeys(layer.name for layer in graph.param_layers))  # in the net's order
-    names_without_blobs = (name for name in net_names if name in exclude or not stored_blobs.get(name))
+    names_without_blobs = [n for n in net_names if n in layers_by_name and (n in exclude or not stored_blobs.get(n))]
     missing = tuple(
-        n
-        for n in names_without_blobs
-        if n in layers_by_name and any(p.is_owner and p.owner not in matches for p in layers_by_name[n].params)
+        n for n in names_without_blobs if any(p.is_owner and p.owner not in matches for p in layers_by_name[n].params)
     )
     loaded_names = tuple(name for name in net_names if name in loaded_layers)
     return matches, LoadReport(os.fspath(file), loaded_names, unused, missing, tuple(exclude), tuple(mismatched))
@@ -170,9 +163,7 @@ def mismatch_problems(report: LoadReport) -> tuple[Problem, ...]:
 
 
 def _join_names(names: Sequence[str]) -> str:
-    if not names:
-        return "none"
-    return f"{len(names)} ({', '.join(shorten_list(names))})"
+    return f"{len(names)} ({', '.join(shorten_list(names))})" if names else "none"
 
 
 def reshape_to_net(
@@ -203,15 +194,12 @@ def reshape_to_net(
         count = sum(blob is not None for blob in source)
         message = f"the file has {format_count(count, 'blob')}, the net {len(shapes)}{advice}"
         raise WeightsError(Problem(message, layer=name))
-    problems = [
-        Problem(
-            f"blob {i} is {format_shape(blob.shape)} in the file, {format_shape(shape)} in the net{advice}", layer=name
-        )
+    messages = [
+        f"blob {i} is {format_shape(blob.shape)} in the file, {format_shape(shape)} in the net{advice}"
         for i, (blob, shape) in enumerate(zip(blobs, shapes, strict=True))
         if blob is not None and not _is_compatible(blob, tuple(shape))
     ]
-    if problems:
-        raise WeightsError(problems)
+    raise_if_any(WeightsError, (Problem(message, layer=name) for message in messages))
     return tuple(
         None if blob is None else np.asarray(blob).reshape(shape) for blob, shape in zip(blobs, shapes, strict=True)
     )
@@ -221,11 +209,6 @@ def _is_compatible(blob: Array, shape: tuple[int, ...]) -> bool:
     if isinstance(blob, Legacy4D):
         return len(shape) <= 4 and blob.shape == (1,) * (4 - len(shape)) + shape
     return blob.shape == shape
-
-
-log = logging.getLogger("caffejax")
-
-_MAX_LOGGED = 20  # layer names in a line of the log
 
 
 def has_own_values(layer: Layer, param: Param) -> bool:
@@ -257,8 +240,8 @@ def no_match_problem(graph: Graph, stored_blobs: StoredBlobs, file: str | os.Pat
     return Problem(message, os.fspath(file))
 
 
-def describe_nearest(layers: Sequence[Layer], stored_blobs: StoredBlobs, max_pairs: int = 3) -> str:
-    """Return "; nearest ..." with up to `max_pairs` pairs of similar names, one of `layers` and one in the file.
+def describe_nearest(layers: Sequence[Layer], stored_blobs: StoredBlobs) -> str:
+    """Return "; nearest ..." with up to three pairs of similar names, one of `layers` and one in the file.
 
     Layers of the file whose blobs have the shapes that the net's layer needs are preferred. The result is "" if no
     names are similar.
@@ -278,7 +261,7 @@ def describe_nearest(layers: Sequence[Layer], stored_blobs: StoredBlobs, max_pai
         similar_names = difflib.get_close_matches(layer.name, compatible_names, 1, 0.3) if compatible_names else []
         similar_names = similar_names or (difflib.get_close_matches(layer.name, stored_blobs, 1) if shapes else [])
         pairs += [f"'{layer.name}' and '{name}'" for name in similar_names]
-        if len(pairs) == max_pairs:
+        if len(pairs) == _MAX_PAIRS:
             break
     return f"; nearest (net and file): {', '.join(pairs)}" if pairs else ""
 
@@ -321,14 +304,14 @@ def report_missing(
     if not layers_without_weights:
         return
     names = ", ".join(os.fspath(file) for file in files)
+    missing_names = [layer.name for layer in layers_without_weights]
     if strict:
         reason = f"has no weights in {names}, but each layer needs weights here; layers are matched by name"
         error = MissingLayersError(layer.make_problem(reason) for layer in layers_without_weights)
-        error.missing, error.unused = [layer.name for layer in layers_without_weights], list(unused_blobs)
+        error.missing, error.unused = missing_names, list(unused_blobs)
         raise error
     layers_with_weights = [layer.name for layer in graph.layers if layer.params and layer not in layers_without_weights]
     log.info("Weights from %s for %s", names, _format_layers(layers_with_weights))
-    missing_names = [layer.name for layer in layers_without_weights]
     level = logging.WARNING if graph.phase == "TEST" else logging.INFO
     log.log(level, "No weights in %s for %s: initialized by their fillers", names, _format_layers(missing_names))
     if layers_with_weights and len(missing_names) > len(layers_with_weights):

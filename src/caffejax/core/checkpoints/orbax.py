@@ -22,7 +22,7 @@ import shutil
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import Problem, WeightsError
-from ..parallel import barrier, broadcast_from_first, is_first, wait_on_cpu
+from ..parallel.coordination import barrier, broadcast_from_first
+from ..parallel.global_arrays import wait_on_cpu
+from ..parallel.mesh import is_first
 from .failed_saves import (
     TRASH_FOLDER,
     make_save_error,
@@ -45,6 +47,7 @@ from .failed_saves import (
 
 _WEIGHT_FACTOR = 0x9E3779B1  # odd, so that no two indices have the same weight
 _BLOCK_SIZE = 2**20  # elements of which the host computes the products at once; even, so that weights stay odd
+log = logging.getLogger("caffejax")
 
 
 def compute_checksums(arrays: Any) -> dict[str, int]:
@@ -90,56 +93,37 @@ def _sum_on_devices(array: jax.Array) -> jax.Array:
     return jnp.sum(bits * (index * np.uint32(_WEIGHT_FACTOR) | np.uint32(1)), dtype=jnp.uint32)
 
 
-log = logging.getLogger("caffejax")
+KeepRule = Callable[[], Any]  # it returns orbax's policy for the checkpoints that are kept, or None to keep all
 
 
-@dataclass(frozen=True)
-class KeepRule:
-    """The rule that selects which checkpoints of a folder are kept: all if neither `last` nor `best` is set.
+def make_preservation_policy(last: int | None, best: str | None, prefers_lower: bool) -> Any:
+    """Return orbax's policy that keeps the newest checkpoints and the best one, or None to keep all.
 
-    Attributes:
-        last: the number of newest checkpoints to keep, or None. If only `best` is set, the newest checkpoint is kept,
-            too.
+    Args:
+        last: the number of newest checkpoints to keep, or None. If only `best` is set, the newest one is kept, too.
         best: the name of the score whose best checkpoint is kept, or None.
         prefers_lower: whether a lower score is better.
     """
+    from orbax.checkpoint import checkpoint_managers as managers
 
-    last: int | None = None
-    best: str | None = None
-    prefers_lower: bool = False
-
-    def to_preservation_policy(self) -> Any:
-        """Return the rule as a preservation policy of orbax, or None to keep all checkpoints."""
-        from orbax.checkpoint import checkpoint_managers as managers
-
-        if self.last is None and self.best is None:
-            return None  # orbax then keeps all checkpoints
-        policies: list[Any] = [managers.LatestN(self.last or 1)]  # the newest is needed to resume
-        if self.best is not None:
-            name = self.best
-            policies.append(
-                managers.BestN(
-                    get_metric_fn=lambda scores: scores[name],
-                    reverse=self.prefers_lower,
-                    n=1,
-                    keep_checkpoints_without_metrics=False,
-                )
-            )
-        return managers.AnyPreservationPolicy(policies)
+    if last is None and best is None:
+        return None
+    policies: list[Any] = [managers.LatestN(last or 1)]  # the newest is needed to resume
+    if best is not None:
+        best_one = {"get_metric_fn": itemgetter(best), "reverse": prefers_lower, "n": 1}
+        policies.append(managers.BestN(**best_one, keep_checkpoints_without_metrics=False))
+    return managers.AnyPreservationPolicy(policies)
 
 
 _folder_numbers = itertools.count()  # give each folder that all processes save to separate barriers
 
-
-ARRAYS_ITEM, RECORD_ITEM = "arrays", "record"  # the items of a step
 Arrays = Mapping[str, Any]  # names to arrays, or to such mappings
 MakeTarget = Callable[[dict[str, Any], Arrays], Arrays]  # (record, shapes) to the arrays to read into
 
 
 def make_numpy_target(record: dict[str, Any], shapes: Arrays) -> Arrays:
     """Return a tree of empty NumPy arrays with the shapes and dtypes in `shapes`. This is the default `make_target`."""
-    arrays: Arrays = jax.tree.map(lambda shape: np.empty(shape.shape, shape.dtype), shapes)
-    return arrays
+    return jax.tree.map(lambda shape: np.empty(shape.shape, shape.dtype), shapes)
 
 
 class DamagedStepError(WeightsError):
@@ -153,15 +137,17 @@ class CheckpointFolder:
 
     Args:
         path: the folder, which is created when the first step is saved.
-        keep: the rule for which steps are kept when a step is saved. The default keeps all steps.
+        keep: a function that returns orbax's policy for the steps that are kept when a step is saved; default: all.
         is_collective: whether several processes save each step together, where each process writes its shards of the
             arrays. Then all processes must call `save`, `wait` and `close` together. `save` returns before the step is
             complete, and `wait` waits until it is complete. Each process reads independently of the others.
     """
 
-    def __init__(self, path: str | os.PathLike[str], keep: KeepRule | None = None, is_collective: bool = False) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], keep: KeepRule = lambda: None, is_collective: bool = False
+    ) -> None:
         self.path = Path(path)
-        self._keep = keep or KeepRule()
+        self._keep = keep
         self._is_collective = is_collective and jax.process_count() > 1
         self._is_writer = not self._is_collective or is_first()  # of the folder itself
         self._cached_manager: Any = None
@@ -183,20 +169,19 @@ class CheckpointFolder:
                     barrier_sync_key_prefix=barrier_prefix,
                 )
                 options = ocp.CheckpointManagerOptions(
-                    preservation_policy=self._keep.to_preservation_policy(),
+                    preservation_policy=self._keep(),
                     multiprocessing_options=processes,
                     create=False,
                     todelete_subdir=TRASH_FOLDER,
                     enable_async_checkpointing=self._is_collective,  # `Snapshots` has a thread for one process
                 )
-                handlers = {
-                    ARRAYS_ITEM: ocp.StandardCheckpointHandler(multiprocessing_options=processes),
-                    RECORD_ITEM: ocp.JsonCheckpointHandler(multiprocessing_options=processes),
+                handlers = {  # by the items of a step
+                    "arrays": ocp.StandardCheckpointHandler(multiprocessing_options=processes),
+                    "record": ocp.JsonCheckpointHandler(multiprocessing_options=processes),
                 }
+                path = self.path.absolute()
                 with suppress_orbax_errors():
-                    self._cached_manager = ocp.CheckpointManager(
-                        self.path.absolute(), options=options, item_handlers=handlers
-                    )
+                    self._cached_manager = ocp.CheckpointManager(path, options=options, item_handlers=handlers)
                 if self._is_collective:
                     record_failures(self._cached_manager)
             except Exception as error:  # orbax raises many kinds for metadata that is damaged
@@ -225,7 +210,7 @@ class CheckpointFolder:
             step: the number of the step.
             arrays: nested dictionaries of JAX or NumPy arrays.
             record: values that JSON can represent.
-            scores: the scores by name, for `KeepRule.best`, or None if the net has not been tested yet.
+            scores: the scores by name, for `make_preservation_policy`, or None if the net has not been tested yet.
             first_moved: the step from which on all steps are of an earlier run, at most `step`; default: `step`.
 
         Raises:
@@ -244,13 +229,9 @@ class CheckpointFolder:
                 return
             self._move_earlier_steps(step if first_moved is None else first_moved)
             with suppress_orbax_errors():
-                self._manager.save(
-                    step,
-                    args=ocp.args.Composite(
-                        **{ARRAYS_ITEM: ocp.args.StandardSave(arrays), RECORD_ITEM: ocp.args.JsonSave(stored_record)}
-                    ),
-                    metrics=dict(scores) if scores else None,
-                )
+                args = ocp.args
+                items = args.Composite(arrays=args.StandardSave(arrays), record=args.JsonSave(stored_record))
+                self._manager.save(step, args=items, metrics=dict(scores) if scores else None)
             self._pending_step = step
             if not self._is_collective:
                 self.wait()
@@ -280,7 +261,6 @@ class CheckpointFolder:
             raise self._discard(step, error) from error
 
     def _discard(self, step: int, error: Exception) -> WeightsError:
-        """Remove the files of a step that could not be saved, and return the error to raise."""
         if not self._is_collective:  # otherwise another process may be writing to the step
             manager, self._cached_manager = self._cached_manager, None
             with suppress_orbax_errors():
@@ -354,7 +334,6 @@ class CheckpointFolder:
     def _try_read(
         self, step: int, make_target: MakeTarget = make_numpy_target, all_succeed: Callable[[bool], bool] = bool
     ) -> dict[str, Any] | None:
-        """Return the stored record of a step, or None if the step is damaged."""
         try:
             with suppress_orbax_errors():
                 return self._read(step, make_target, all_succeed)[1]
@@ -364,30 +343,24 @@ class CheckpointFolder:
     def _read(
         self, step: int, make_target: MakeTarget, all_succeed: Callable[[bool], bool]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the arrays and the stored record of a step, after their checksums have been checked.
-
-        Raises:
-            Exception: if the step cannot be read or a checksum is wrong. The type depends on orbax.
-        """
         import orbax.checkpoint as ocp
 
         args = ocp.args
         try:
-            items = self._manager.restore(step, args=args.Composite(**{RECORD_ITEM: args.JsonRestore()}))
-            stored_record = items[RECORD_ITEM]
+            stored_record = self._manager.restore(step, args=args.Composite(record=args.JsonRestore()))["record"]
             record, sums = (stored_record.get(name, {}) for name in ("record", "sums"))
             if stored_record != _add_checksums(record, sums):
                 raise ValueError("the checksum of its record is wrong")
-            target = make_target(record, self._manager.item_metadata(step)[ARRAYS_ITEM])
-            items = self._manager.restore(step, args=args.Composite(**{ARRAYS_ITEM: args.StandardRestore(target)}))
+            target = make_target(record, self._manager.item_metadata(step)["arrays"])
+            arrays = self._manager.restore(step, args=args.Composite(arrays=args.StandardRestore(target)))["arrays"]
         except Exception:
             all_succeed(False)
             raise
         if not all_succeed(True):
             raise ValueError("another process could not read its shards; see the error of that process")
-        if sums != compute_checksums(items[ARRAYS_ITEM]):
+        if sums != compute_checksums(arrays):
             raise ValueError("the checksum of an array is wrong")
-        return items[ARRAYS_ITEM], stored_record
+        return arrays, stored_record
 
     def close(self) -> None:
         """Wait for the step that is being saved, and release orbax's resources."""
@@ -398,7 +371,6 @@ class CheckpointFolder:
 
 
 def _add_checksums(record: Any, sums: Mapping[str, int]) -> dict[str, Any]:
-    """Return the record, converted to JSON values, with the arrays' checksums and a checksum of both."""
     json_record = json.loads(json.dumps(record))  # the values after a round trip through JSON
     checksum = zlib.crc32(json.dumps([json_record, sums], sort_keys=True).encode())
     return {"record": json_record, "sums": dict(sums), "checksum": checksum}

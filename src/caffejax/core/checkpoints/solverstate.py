@@ -16,10 +16,11 @@ from ...base.atomic_write import replace_file
 from ...base.errors import Problem, WeightsError, raise_if_any
 from ...base.paths import is_hdf5, read_bytes
 from ...base.untrusted_hdf5 import SizeLimit, find_item
+from ...base.varint import encode_varint
 from ..schema import wire
-from ..schema.blob_proto import Array, BlobError, decode_blob, encode_blob
+from ..schema.blob_proto import Array, BlobError, decode_blob, encode_blob, measure_blobs
 from .caffe_hdf5 import open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
-from .caffemodel import check_size, measure_blobs
+from .caffemodel import check_size
 
 _ITER_FIELD, _LEARNED_NET_FIELD, _HISTORY_FIELD, _CURRENT_STEP_FIELD = 1, 2, 3, 4
 _RECORD_FIELD, _RECORD_NAME = 20000, "caffejax"  # a field of caffejax; Caffe skips unknown fields
@@ -77,11 +78,11 @@ def write_solverstate(path: str | os.PathLike[str], state: SolverState) -> None:
     remedy = "write a .solverstate.h5 (snapshot_format: HDF5 in the solver)"
     raise_if_any(WeightsError, check_size(size, "the .solverstate", str(path), remedy))
     with replace_file(path, WeightsError) as file:
-        file.writelines([wire.encode_varint(_ITER_FIELD << 3), wire.encode_varint(state.iteration)])
+        file.writelines([encode_varint(_ITER_FIELD << 3), encode_varint(state.iteration)])
         file.writelines(wire.encode_delimited(_LEARNED_NET_FIELD, state.learned_net.encode()))
         for array in state.history:
             file.writelines(wire.encode_delimited(_HISTORY_FIELD, *encode_blob(array)))
-        file.writelines([wire.encode_varint(_CURRENT_STEP_FIELD << 3), wire.encode_varint(state.current_step)])
+        file.writelines([encode_varint(_CURRENT_STEP_FIELD << 3), encode_varint(state.current_step)])
         if state.record:
             file.writelines(wire.encode_delimited(_RECORD_FIELD, state.record.encode()))
 
@@ -101,20 +102,14 @@ def _decode(data: memoryview) -> SolverState:
                 raise type(error)(f"history blob {len(history)}: {error}") from error
     if not is_solver_state:
         raise ValueError("it has no iteration")
-    return SolverState(
-        integers[_ITER_FIELD],
-        strings[_LEARNED_NET_FIELD],
-        tuple(history),
-        integers[_CURRENT_STEP_FIELD],
-        strings[_RECORD_FIELD],
-    )
+    (iteration, current_step), (learned_net, record) = integers.values(), strings.values()
+    return SolverState(iteration, learned_net, tuple(history), current_step, record)
 
 
 def _read_hdf5(path: str | os.PathLike[str]) -> SolverState:
     with open_hdf5(path, ".solverstate.h5") as file:
-        fields = {
-            name: find_item(file, name) for name in ("history", "iter", "learned_net", "current_step", _RECORD_NAME)
-        }
+        names = "history", "iter", "learned_net", "current_step", _RECORD_NAME
+        fields = {name: find_item(file, name) for name in names}
         if not isinstance(fields["history"], Group) or fields["iter"] is None:
             hint = " (these are weights: name the solver state instead)" if find_item(file, "data") else ""
             raise WeightsError(Problem(f"has no history{hint}; is it a .solverstate.h5?", str(path)))

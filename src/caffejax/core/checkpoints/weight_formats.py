@@ -8,14 +8,17 @@ definition says which blobs are shared.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from ...base.errors import Problem, WeightsError, did_you_mean, shorten_list
+from ...base.errors import Problem, WeightsError, did_you_mean, raise_if_any, shorten_list
 from ...base.glog import log
 from ..graph.graph import CARRIED
 from ..layers import layer_types
@@ -36,35 +39,18 @@ class Format:
     """A format of weight files.
 
     Attributes:
-        read: a function `read(path)` that returns the weights.
+        read: a function `read(path)` that returns the weights. For files of named arrays, `read(path, names)` reads
+            the arrays that `names` contains under the names to which it maps them.
         write: a function `write(path, net, weights)`. The net must have every layer that the weights have. Caffe's
             formats take the blobs in Caffe's order, the others also by name.
         stores_copies: whether a shared blob is stored with every layer that uses it.
         supports_legacy_4d: whether the format can store the 4-D shapes of Caffe's files from before 2015.
-        is_detected_by_content: whether the format is .caffemodel or .caffemodel.h5, which are distinguished by the
-            file's content.
-        read_renamed: a function `read_renamed(path, names)` that reads the arrays that `names` contains under the names
-            to which it maps them, or None if the arrays of the format have no names of their own.
-        read_with_state: a function like `read` that appends each layer's recurrent state to its blobs, or None if the
-            format stores no state.
     """
 
-    read: Callable[[str], Weights]
+    read: Callable[..., Weights]
     write: Callable[[str, NetParameter, Any], None]
     stores_copies: bool
     supports_legacy_4d: bool = False
-    is_detected_by_content: bool = False
-    read_renamed: Callable[[str, Mapping[str, str]], Weights] | None = None
-    read_with_state: Callable[[str], Weights] | None = None
-
-
-def find_format(path: str) -> Format:
-    """Return the format that the extension of a path selects.
-
-    Raises:
-        WeightsError: if the extension is unknown.
-    """
-    return FORMATS[find_extension(path)]
 
 
 def find_extension(path: str, *, known_only: bool = True) -> str:
@@ -80,11 +66,7 @@ def find_extension(path: str, *, known_only: bool = True) -> str:
     Raises:
         WeightsError: if the extension is unknown and `known_only` is set.
     """
-    name = path.rstrip("/")
-    folder, last_part = os.path.split(name)
-    if last_part.isdigit() and folder.endswith((".orbax", ".orbax.old")):
-        name = folder
-    name = name.removesuffix(".old") if name.endswith(".orbax.old") else name
+    name = re.sub(r"\.orbax(\.old)?(/+\d+)?$", ".orbax", path.rstrip("/"))
     for extension in FORMATS:
         if name.endswith(extension):
             return extension
@@ -107,21 +89,15 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Ordere
         WeightsError: if a file cannot be read or written, the net and the weights do not match, or `net` is None
             although it is needed.
     """
-    source_format, target_format = find_format(source), find_format(target)
-    stored_weights = source_format.read(source)
+    source_format, target_format = FORMATS[find_extension(source)], FORMATS[find_extension(target)]
+    stored = source_format.read(source)
     if net is None:
-        net = NetParameter(layer=[LayerParameter(name=name) for name in stored_weights])
+        net = NetParameter(layer=[LayerParameter(name=name) for name in stored])
     types = {layer.name: layer.type for layer in net.layer}
-    weights = {
-        name: _in_caffe_order(blobs, name, types.get(name, ""), source) for name, blobs in stored_weights.items()
-    }
-    names = {layer.name for layer in net.layer}
-    unknown_layers = [name for name, blobs in weights.items() if blobs and name not in names]
-    if unknown_layers:
-        message = (
-            "the file has blobs for this layer, but the model has no such layer; pass the model it was trained with"
-        )
-        raise WeightsError([Problem(message, file=source, layer=name) for name in unknown_layers])
+    weights = {name: _in_caffe_order(blobs, name, types.get(name, ""), source) for name, blobs in stored.items()}
+    message = "the file has blobs for this layer, but the model has no such layer; pass the model it was trained with"
+    unknown_layers = (name for name, blobs in weights.items() if blobs and name not in types)
+    raise_if_any(WeightsError, (Problem(message, source, layer=name) for name in unknown_layers))
     if not target_format.supports_legacy_4d:
         weights = _drop_legacy_axes(net, weights, source)
     if target_format.stores_copies:
@@ -174,21 +150,17 @@ def _copy_shared_blobs(net: NetParameter, weights: OrderedWeights, file: str) ->
         blobs += [None] * (i + 1 - len(blobs))
         if blobs[i] is None and j < len(completed_blobs.get(owner, ())):
             blobs[i] = completed_blobs[owner][j]
-    incomplete_layers = [name for name, blobs in completed_blobs.items() if any(b is None for b in blobs)]
-    if incomplete_layers:
-        message = "the file omits a blob that this layer shares; name the model with --model to resolve it"
-        raise WeightsError([Problem(message, file=file, layer=name) for name in incomplete_layers])
+    message = "the file omits a blob that this layer shares; name the model with --model to resolve it"
+    incomplete_layers = (name for name, blobs in completed_blobs.items() if any(b is None for b in blobs))
+    raise_if_any(WeightsError, (Problem(message, file, layer=name) for name in incomplete_layers))
     return {name: tuple(blobs) for name, blobs in completed_blobs.items()}
 
 
 def _drop_legacy_axes(net: NetParameter, weights: OrderedWeights, file: str) -> OrderedWeights:
-    """Return the weights with the 4-D shapes of old files converted to the shapes of the current layer types."""
     type_names, registered_types = {layer.name: layer.type for layer in net.layer}, layer_types()
-    legacy_layers = [name for name, blobs in weights.items() if any(isinstance(b, Legacy4D) for b in blobs)]
-    unknown_layers = [name for name in legacy_layers if not type_names[name]]
-    if unknown_layers:
-        message = "its blobs have 4-D shapes, as in files before 2015; name the model with --model to convert them"
-        raise WeightsError([Problem(message, file=file, layer=name) for name in unknown_layers])
+    message = "its blobs have 4-D shapes, as in files before 2015; name the model with --model to convert them"
+    legacy_layers = (name for name, blobs in weights.items() if any(isinstance(b, Legacy4D) for b in blobs))
+    raise_if_any(WeightsError, (Problem(message, file, layer=name) for name in legacy_layers if not type_names[name]))
 
     def drop_axes(type: str, i: int, blob: Array | None) -> Array | None:
         if not isinstance(blob, Legacy4D):
@@ -257,16 +229,18 @@ def _write_caffemodel_h5(path: str, net: NetParameter, weights: OrderedWeights) 
     write_caffemodel_h5(path, weights, layers=list(dict.fromkeys(layer.name for layer in net.layer)))
 
 
-def _read_orbax(path: str, with_state: bool = False) -> Weights:
+def read_orbax(path: str, with_state: bool = False) -> Weights:
+    """Read the weights of a step of an .orbax folder; `with_state` appends each layer's recurrent state to its blobs.
+
+    Raises:
+        WeightsError: if the step does not exist or is damaged.
+    """
     folder, step = _split_step(path)
     if not os.path.isdir(folder):
         raise WeightsError(Problem("no such folder; check the path and the working directory", file=path))
     check_not_orbax_item(folder)
-    checkpoints = CheckpointFolder(folder)
-    try:
+    with closing(CheckpointFolder(folder)) as checkpoints:
         arrays, _ = checkpoints.restore(step)
-    finally:
-        checkpoints.close()
     params = {name: dict(blobs) for name, blobs in arrays.get("params", {}).items()}
     for name, blobs in arrays.get("state", {}).items():
         # recurrent state is no blob: in earlier versions, it had numbers above those of the layer's params
@@ -305,29 +279,19 @@ def _split_step(path: str) -> tuple[Path, int | None]:
 def _make_array_format(
     read: Callable[[str], dict[str, Array]], write: Callable[[str, Mapping[str, Array]], None]
 ) -> Format:
-    def read_renamed(path: str, names: Mapping[str, str]) -> Weights:
+    def read_weights(path: str, names: Mapping[str, str] = MappingProxyType({})) -> Weights:
         arrays = read(path)
-        problems = [f"has no array '{name}'{did_you_mean(name, arrays)}" for name in names if name not in arrays]
-        if problems:
-            raise WeightsError(Problem(problem, path) for problem in problems)
+        problems = (f"has no array '{name}'{did_you_mean(name, arrays)}" for name in names if name not in arrays)
+        raise_if_any(WeightsError, problems, path)
         return _unflatten(path, {names.get(name, name): array for name, array in arrays.items()})
 
-    return Format(
-        lambda path: read_renamed(path, {}),
-        lambda path, net, weights: write(path, _flatten(weights)),
-        stores_copies=True,
-        read_renamed=read_renamed,
-    )
+    return Format(read_weights, lambda path, net, weights: write(path, _flatten(weights)), stores_copies=True)
 
 
 FORMATS: dict[str, Format] = {
-    ".caffemodel": Format(
-        read_caffemodel, _write_caffemodel, stores_copies=True, supports_legacy_4d=True, is_detected_by_content=True
-    ),
-    ".h5": Format(read_caffemodel, _write_caffemodel_h5, stores_copies=False, is_detected_by_content=True),
-    ".orbax": Format(
-        _read_orbax, _write_orbax, stores_copies=False, read_with_state=lambda path: _read_orbax(path, with_state=True)
-    ),
+    ".caffemodel": Format(read_caffemodel, _write_caffemodel, stores_copies=True, supports_legacy_4d=True),
+    ".h5": Format(read_caffemodel, _write_caffemodel_h5, stores_copies=False),
+    ".orbax": Format(read_orbax, _write_orbax, stores_copies=False),
     ".npz": _make_array_format(array_files.read_npz, array_files.write_npz),
     ".safetensors": _make_array_format(array_files.read_safetensors, array_files.write_safetensors),
 }

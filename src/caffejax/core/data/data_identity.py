@@ -44,7 +44,8 @@ def describe_source(definition: LayerDefinition, source: Any) -> str:
 
     Such files are lists of images, mean files and label maps. A database is a folder, and only examples represent it.
     """
-    checksums = [checksum_file(path) for path in _list_files(definition)]
+    texts = (text for text in _list_strings(definition.layer) if text and "\0" not in text)
+    checksums = [checksum_file(path) for text in texts if os.path.isfile(path := definition.path(text))]
     num_examples = getattr(source, "num_examples", None)
     if hasattr(source, "checksum"):  # other than Python layers, which give no examples without advancing
         checksums.append(source.checksum())
@@ -52,14 +53,7 @@ def describe_source(definition: LayerDefinition, source: Any) -> str:
     return checksum if num_examples is None else f"{num_examples} examples ({checksum})"
 
 
-def _list_files(definition: LayerDefinition) -> Iterator[str]:
-    for text in _list_strings(definition.layer):
-        if text and "\0" not in text and os.path.isfile(path := definition.path(text)):
-            yield str(path)
-
-
 def _list_strings(message: Any) -> Iterator[str]:
-    """Yield all values of a message's string fields, except its bottoms, tops and names."""
     for field, value in message.ListFields():
         if field.name in ("name", "type", "bottom", "top"):
             continue

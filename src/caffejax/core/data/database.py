@@ -6,24 +6,22 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from ...base.databases import LevelDb, Lmdb, PutFn, leveldb_writer, lmdb_writer
 from ...base.errors import DataError, Problem, check_all, raise_if_any
 from ...base.host_memory import count_available_cores
 from ...base.paths import suggest_sibling
-from ..layers.context import LayerDefinition, Shape
+from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.declaration import register
 from ..schema import caffe_pb2
-from .atomic_folder import PutFn
 from .data_identity import checksum_bytes
-from .data_layer import DataLayer, refuse_unsupported
+from .data_layer import DataLayer, list_source_problems, refuse_unsupported, scalar_label_shapes
 from .image_batches import ImageBatches, ImageDataset, Label
 from .image_decoding import COLOR, GRAY, UNCHANGED, DatumReader, is_compressed
-from .leveldb import LevelDb, leveldb_writer
-from .lmdb import Lmdb, lmdb_writer
 from .prefetch import Batches
 from .sampling import CounterRng, IndexSampler
 from .transform import check_transform
@@ -31,15 +29,11 @@ from .transform import check_transform
 Record = tuple[bytes, bytes]  # key, value
 Result = TypeVar("Result")
 
-
 _NUM_COMPARED = 16  # records that represent a database, and its last one
 Records = Lmdb | LevelDb  # (key, value) records, indexed by position in key order
 READERS: Mapping[str, type[Records]] = {"lmdb": Lmdb, "leveldb": LevelDb}
-WRITERS: Mapping[str, Callable[[str | os.PathLike[str]], AbstractContextManager[PutFn]]] = {
-    "lmdb": lmdb_writer,
-    "leveldb": leveldb_writer,
-}
-
+Writer = Callable[[str | os.PathLike[str]], AbstractContextManager[PutFn]]
+WRITERS: Mapping[str, Writer] = {"lmdb": lmdb_writer, "leveldb": leveldb_writer}
 
 _SUPPORTED_FIELDS = (
     *("source", "batch_size", "backend", "rand_skip", "prefetch"),
@@ -154,10 +148,7 @@ def check_data_param(definition: LayerDefinition, extra_fields: Iterable[str] = 
     param = definition.layer.data_param
 
     def list_problems() -> Iterator[str]:
-        if not param.source:
-            yield "data_param has no source; name the database's folder"
-        if param.batch_size < 1:
-            yield f"data_param.batch_size must be 1 or more, not {param.batch_size}"
+        yield from list_source_problems(param, "data_param", "the database's folder")
         if param.backend == caffe_pb2.DataParameter.IMAGEDB:
             yield f"{param.source} is in MyCaffe's SQL database, which is not supported; write it to an LMDB"
 
@@ -197,21 +188,23 @@ class DatabaseLayer(DataLayer):
     """Batches of Datums from an LMDB or LevelDB. `prefetch` batches are read ahead."""
 
     any_shape = True
+    label_shapes = staticmethod(scalar_label_shapes)
+    batches_class: type[ImageBatches[int]] = ImageBatches
+    data_fields: tuple[str, ...] = ()
+    transform_fields: tuple[str, ...] = ()
 
     def check_settings(self) -> None:
-        """Check data_param and transform_param."""
-        check_all(lambda: check_data_param(self.definition), lambda: check_transform(self.definition))
-
-    @staticmethod
-    def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape]:
-        """Return the shape of one number for each example."""
-        return [(batch_size,)]
+        """Check data_param and transform_param, which may also have `data_fields` and `transform_fields`."""
+        check_all(
+            lambda: check_data_param(self.definition, self.data_fields),
+            lambda: check_transform(self.definition, self.transform_fields),
+        )
 
     def probe(self) -> SourceSpec:
         """Read the first record. Later keys of a LevelDB are not read."""
-        batch_size = self.layer_param.data_param.batch_size
-        dataset = DatumDataset(self.definition, self.rng, 1 + batch_size if self.definition.config.skip_bad else 1)
-        return ImageBatches(self.definition, dataset, batch_size, self.rng).probe(len(self.layer_param.top))
+        num_needed = 1 + self.layer_param.data_param.batch_size if self.definition.config.skip_bad else 1
+        dataset = DatumDataset(self.definition, self.rng, num_needed)
+        return self.make_batches(dataset, ()).probe(len(self.layer_param.top))
 
     def open(self, tops: TopSpecs) -> Batches:
         """Open the database."""
@@ -219,7 +212,7 @@ class DatabaseLayer(DataLayer):
 
     def make_batches(self, dataset: DatumDataset, tops: TopSpecs) -> ImageBatches[int]:
         """Return the batches of a data set."""
-        return ImageBatches(self.definition, dataset, self.layer_param.data_param.batch_size, self.rng, tops)
+        return self.batches_class(self.definition, dataset, self.layer_param.data_param.batch_size, self.rng, tops)
 
 
 DATA = register("Data", DatabaseLayer.implementation(), bottoms=0, tops=(1, 2), param="data_param")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from ..layers.position_values import decode_count
 from ..layers.types import HostFunction, LayerType, OutputFiles
 from ..schema.caffe_pb2 import HDF5OutputParameter
 from .data_identity import checksum_arrays
-from .data_layer import DataLayer, float32_top
+from .data_layer import DataLayer, float32_top, list_source_problems
 from .image_list import truncate_problems
 from .prefetch import Batch, Batches
 from .sampling import CounterRng
@@ -34,21 +34,14 @@ from .sampling import CounterRng
 Rows = tuple[np.ndarray, ...]  # one array for each data set
 
 _MAX_COPIED_NUMBERS = 2**14  # numbers; copying them takes less time than passing them between threads
+_OUTPUT_NAMES = ("data", "label")
 
 
-class Hdf5Batches:
+class _Hdf5Batches:
     """Batches of rows from HDF5 files, in order. The first file follows the last.
 
     Each top is float32 (N, ...), with rows of the data set that has the top's name. With `shuffle`, each epoch has a
     different order of the files and of the rows in each file. Only one file at a time is in memory.
-
-    Args:
-        definition: the layer's definition.
-        files: the files. The constructor reads their numbers of rows.
-        tops: the shape and dtype of each top, as `Hdf5DataLayer.probe` returned them.
-
-    Raises:
-        DataError: if a file cannot be read. The message names the file.
     """
 
     def __init__(self, definition: LayerDefinition, files: list[Path], tops: TopSpecs) -> None:
@@ -63,28 +56,27 @@ class Hdf5Batches:
         self._rng = CounterRng(definition.config.seed, definition.layer.name) if param.shuffle else None
         self._loaded_file: tuple[int, Rows] | None = None  # the last file read
         self._cached_order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order and its epoch and file
-        # a list may repeat files
-        counts_by_path = {path: _count_rows(path, self._names[0]) for path in dict.fromkeys(files)}
+        counts_by_path: dict[Path, int] = {}
+        for path in dict.fromkeys(files):  # a list may repeat files
+            with _open_file(path) as content:
+                counts_by_path[path] = len(_get_data_set(content, self._names[0]))
         self._row_counts = [counts_by_path[path] for path in files]
         self.num_examples = sum(self._row_counts)
 
     def read(self, start: int) -> Batch:
-        """Read the batch that begins at row `start`. It may span files and epochs."""
         parts: list[Rows] = []
         position, end = start, start + self.batch_size
         while position < end:
             epoch, row = divmod(position, self.num_examples)
             file_index, first_row = self._locate(epoch, row)
             end_row = min(self._row_counts[file_index], first_row + end - position)
-            selection = (
-                self._row_order(epoch, file_index)[first_row:end_row] if self._rng else slice(first_row, end_row)
-            )
+            rows_of_file = slice(first_row, end_row)
+            selection = self._row_order(epoch, file_index)[rows_of_file] if self._rng else rows_of_file
             parts.append(tuple(rows[selection] for rows in self._load(file_index)))
             position += end_row - first_row
         return Batch(tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True)))
 
     def checksum(self) -> int:
-        """Return a checksum of the numbers of rows, and of the first and last row of the first and last file."""
         parts = [np.array(self._row_counts)]
         for path in dict.fromkeys((self._files[0], self._files[-1])):
             with _open_file(path) as content:
@@ -92,11 +84,9 @@ class Hdf5Batches:
         return checksum_arrays(parts)
 
     def close(self) -> None:
-        """Release the file in memory. The next read loads it again."""
         self._loaded_file = None
 
     def _locate(self, epoch: int, row: int) -> tuple[int, int]:
-        """Return the index of the file that contains row `row` of an epoch, and the number of the row in this file."""
         n = len(self._files)
         for file_index in self._rng.permutation(n, epoch).tolist() if self._rng else range(n):
             if row < self._row_counts[file_index]:
@@ -107,26 +97,22 @@ class Hdf5Batches:
     def _row_order(self, epoch: int, file_index: int) -> np.ndarray:
         assert self._rng is not None
         if self._cached_order is None or self._cached_order[0] != (epoch, file_index):
-            self._cached_order = (
-                (epoch, file_index),
-                self._rng.permutation(self._row_counts[file_index], epoch, file_index),
-            )
+            order = self._rng.permutation(self._row_counts[file_index], epoch, file_index)
+            self._cached_order = (epoch, file_index), order
         return self._cached_order[1]
 
     def _load(self, file_index: int) -> Rows:
         if self._loaded_file is None or self._loaded_file[0] != file_index:
-            self._loaded_file = file_index, self._read_file(file_index)
+            layer = self._definition.layer
+            with locate_errors(layer=layer.name, layer_type=layer.type), _open_file(self._files[file_index]) as content:
+                allowance = SizeLimit(content, self._definition.config.max_hdf5_bytes, "max_hdf5_bytes")
+                data_sets = [_get_data_set(content, name) for name in self._names]
+                for data_set in data_sets:
+                    allowance.check(data_set)
+                with np.errstate(over="ignore", invalid="ignore"):  # larger numbers become infinity, as in Caffe
+                    rows = tuple(np.asarray(data_set[...], np.float32) for data_set in data_sets)
+            self._loaded_file = file_index, rows
         return self._loaded_file[1]
-
-    def _read_file(self, file_index: int) -> Rows:
-        layer = self._definition.layer
-        with locate_errors(layer=layer.name, layer_type=layer.type), _open_file(self._files[file_index]) as content:
-            allowance = SizeLimit(content, self._definition.config.max_hdf5_bytes, "max_hdf5_bytes")
-            data_sets = [_get_data_set(content, name) for name in self._names]
-            for data_set in data_sets:
-                allowance.check(data_set)
-            with np.errstate(over="ignore", invalid="ignore"):  # larger numbers become infinity, as in Caffe
-                return tuple(np.asarray(data_set[...], np.float32) for data_set in data_sets)
 
 
 @contextmanager
@@ -139,13 +125,7 @@ def _open_file(path: Path) -> Iterator[h5py.File]:
         raise DataError(Problem(f"cannot be read: {error}", file=str(path))) from error
 
 
-def _count_rows(path: Path, name: str) -> int:
-    with _open_file(path) as content:
-        return len(_get_data_set(content, name))
-
-
 def _get_data_set(content: h5py.File, name: str) -> h5py.Dataset:
-    """Return a data set that the file had when `probe` checked its metadata."""
     data_set = find_item(content, name)
     if not isinstance(data_set, h5py.Dataset):
         raise RefusedError(f"no longer has a data set '{name}'")
@@ -153,11 +133,7 @@ def _get_data_set(content: h5py.File, name: str) -> h5py.Dataset:
 
 
 def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tuple[int, ...]]:
-    """Return the shape of one row of each data set in `names`. Only metadata is read.
-
-    Raises:
-        DataError: if the files have problems, such as different shapes. The message lists all of them.
-    """
+    """Return the shape of one row of each data set in `names`. Only metadata is read, of all files."""
     problems: list[Problem] = []
     has_rows = False
     row_shapes: dict[str, tuple[int, ...]] = {}
@@ -170,24 +146,21 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
             shapes, messages = {}, [message]
         row_counts = {name: shape[0] for name, shape in shapes.items()}
         if len(set(row_counts.values())) > 1:
-            messages.append("the data sets have different numbers of rows: " + _format_row_counts(row_counts))
+            listed_counts = ", ".join(f"'{name}' {n}" for name, n in row_counts.items())
+            messages.append(f"the data sets have different numbers of rows: {listed_counts}")
         for name, shape in shapes.items():
             if shape[1:] != row_shapes.setdefault(name, shape[1:]):
-                first_shape = format_shape(row_shapes[name]) or "a number"
-                messages.append(
-                    f"a row of '{name}' is {format_shape(shape[1:]) or 'a number'}, but {first_shape} in the first file"
-                )
+                row, first_row = (format_shape(s) or "a number" for s in (shape[1:], row_shapes[name]))
+                messages.append(f"a row of '{name}' is {row}, but {first_row} in the first file")
         problems += [Problem(message, file=str(path)) for message in messages]
         has_rows |= any(row_counts.values())
     if not problems and not has_rows:
         problems.append(Problem("the files have no rows"))
-    if problems:
-        raise DataError(truncate_problems(problems))
+    raise_if_any(DataError, truncate_problems(problems))
     return [row_shapes[name] for name in names]
 
 
 def _read_shapes(content: h5py.File, names: list[str], max_bytes: int) -> tuple[dict[str, tuple[int, ...]], list[str]]:
-    """Return the shape of each data set in a file, and messages about the problems of the data sets."""
     shapes: dict[str, tuple[int, ...]] = {}
     messages: list[str] = []
     allowance = SizeLimit(content, max_bytes, "max_hdf5_bytes")
@@ -213,15 +186,8 @@ def _read_shapes(content: h5py.File, names: list[str], max_bytes: int) -> tuple[
     return shapes, messages
 
 
-def _format_row_counts(row_counts: Mapping[str, int]) -> str:
-    return ", ".join(f"'{name}' {n}" for name, n in row_counts.items())
-
-
 def _read_file_list(path: Path) -> list[Path]:
-    """Read a list of files.
-
-    Paths are relative to the working directory, as in Caffe, or to the list's folder if no such file exists.
-    """
+    # paths are relative to the working directory, as in Caffe, or to the list's folder if no such file exists
     content = paths.read_bytes(path, DataError, "the list of files")
     if content.startswith(b"\x89HDF"):
         message = "is an HDF5 file; source must be a text file that lists HDF5 files, one per line"
@@ -239,14 +205,11 @@ class Hdf5DataLayer(DataLayer):
     prefetch = 4
 
     def check_settings(self) -> None:
-        """Check hdf5_data_param, and that there is no transform_param."""
+        """Check hdf5_data_param, and refuse a transform_param."""
         param, problems = self.layer_param.hdf5_data_param, []
         if self.layer_param.HasField("transform_param"):
             problems.append("HDF5Data does not transform its data; remove transform_param")
-        if not param.source:
-            problems.append("hdf5_data_param has no source; name a text file that lists HDF5 files")
-        if param.batch_size < 1:
-            problems.append(f"hdf5_data_param.batch_size must be 1 or more, not {param.batch_size}")
+        problems += list_source_problems(param, "hdf5_data_param", "a text file that lists HDF5 files")
         raise_if_any(DataError, problems)
 
     def probe(self) -> SourceSpec:
@@ -258,15 +221,11 @@ class Hdf5DataLayer(DataLayer):
 
     def open(self, tops: TopSpecs) -> Batches:
         """Open the files."""
-        return Hdf5Batches(
-            self.definition, _read_file_list(self.definition.path(self.layer_param.hdf5_data_param.source)), tops
-        )
+        files = _read_file_list(self.definition.path(self.layer_param.hdf5_data_param.source))
+        return _Hdf5Batches(self.definition, files, tops)
 
 
 register("HDF5Data", Hdf5DataLayer.implementation(), bottoms=0, tops=(1, None), param="hdf5_data_param")
-
-
-_OUTPUT_NAMES = ("data", "label")
 
 
 @register(
@@ -295,17 +254,13 @@ def make_hdf5_output(p: HDF5OutputParameter, definition: LayerDefinition, *, ctx
 
 
 def _output_top_shapes(data: Any, label: Any) -> list[Shape]:
-    require(
-        data.shape and data.shape[:1] == label.shape[:1],
-        f"its bottoms must have equal numbers of rows, not {format_shape(data.shape) or 'a number'} and "
-        f"{format_shape(label.shape) or 'a number'}",
-    )
+    shapes = " and ".join(format_shape(bottom.shape) or "a number" for bottom in (data, label))
+    is_equal = data.shape and data.shape[:1] == label.shape[:1]
+    require(is_equal, f"its bottoms must have equal numbers of rows, not {shapes}")
     return []
 
 
 class _OutputFile:
-    """The file that one layer writes, and the number of rows written to it."""
-
     def __init__(self, name: str) -> None:
         self._path_text = name
         self._path: Path | None = None  # absolute, from the first pass on
@@ -313,7 +268,6 @@ class _OutputFile:
         self._is_restored = False  # whether rows after `_num_rows` were written after the snapshot
 
     def get_state(self) -> dict[str, int]:
-        """Return the number of rows in the file."""
         return {"rows": self._num_rows}
 
     def set_state(self, state: Any) -> None:
@@ -325,22 +279,19 @@ class _OutputFile:
         self._path = self._path or Path(self._path_text).expanduser().absolute()
         try:
             if not self._num_rows:
-                _create(self._path, rows)
+                with replace_path(self._path, DataError) as partial_path, h5py.File(partial_path, "w") as file:
+                    for name, array in rows.items():
+                        file.create_dataset(name, data=array, maxshape=(None, *array.shape[1:]), chunks=True)
             elif self._is_restored and not self._path.exists():
                 message = f"is absent, but had {self._num_rows} rows at the snapshot; put it back, or remove the layer"
                 raise DataError(Problem(message, str(self._path)))
             else:
-                _append(self._path, rows, self._num_rows, is_restored=self._is_restored)
+                with locate_errors(file=str(self._path)):
+                    _append(self._path, rows, self._num_rows, is_restored=self._is_restored)
         except (OSError, KeyError) as error:
             raise DataError(Problem(f"cannot be written: {error}", str(self._path))) from error
         self._num_rows, self._is_restored = self._num_rows + len(data), False
         return ()
-
-
-def _create(path: Path, rows: dict[str, np.ndarray]) -> None:
-    with replace_path(path, DataError) as partial_path, h5py.File(partial_path, "w") as file:
-        for name, array in rows.items():
-            file.create_dataset(name, data=array, maxshape=(None, *array.shape[1:]), chunks=True)
 
 
 def _append(path: Path, rows: dict[str, np.ndarray], num_written: int, *, is_restored: bool) -> None:
@@ -349,18 +300,16 @@ def _append(path: Path, rows: dict[str, np.ndarray], num_written: int, *, is_res
         lengths = [len(data_set) for data_set in data_sets.values()]
         if is_restored and min(lengths) < num_written:
             message = f"has {min(lengths)} rows, but had {num_written} at the snapshot; put back the file of that time"
-            raise DataError(Problem(message, str(path)))
+            raise DataError(message)
         if not is_restored and any(length != num_written for length in lengths):
-            message = (
+            raise DataError(
                 "is also written by another process or net; if two nets have the layer, restrict it to one with "
                 "include { phase: ... }"
             )
-            raise DataError(Problem(message, str(path)))
         for name, array in rows.items():
             if data_sets[name].shape[1:] != array.shape[1:]:
                 shapes = format_shape(array.shape[1:]), format_shape(data_sets[name].shape[1:])
-                message = f"a row of '{name}' is {shapes[0]}, but {shapes[1]} in the file"
-                raise DataError(Problem(message, str(path)))
+                raise DataError(f"a row of '{name}' is {shapes[0]}, but {shapes[1]} in the file")
         for name, array in rows.items():
             data_sets[name].resize(num_written + len(array), axis=0)
             data_sets[name][num_written:] = array

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Generic, NamedTuple, TypeVar
 
@@ -100,10 +100,9 @@ class ImageBatches(Generic[Label]):
         batch_size: the number of examples in a batch.
         rng: the source of random crops and mirroring.
         tops: the shape and dtype of each top, as `probe` returned them; empty before `probe`.
-        transform: the transform of the images, or None for the transform of transform_param.
 
     Raises:
-        DataError: if transform_param is invalid.
+        DataError: if the mean of transform_param cannot be read.
     """
 
     def __init__(
@@ -113,7 +112,6 @@ class ImageBatches(Generic[Label]):
         batch_size: int,
         rng: CounterRng,
         tops: TopSpecs = (),
-        transform: Transform | None = None,
     ) -> None:
         self.tops = tops
         self.batch_size = batch_size
@@ -121,7 +119,7 @@ class ImageBatches(Generic[Label]):
         self._dataset = dataset
         self._skip_bad = definition.config.skip_bad
         self._rng = rng
-        self._transform = transform or Transform(definition, rng)
+        self._transform = Transform(definition, rng)
 
     @functools.cached_property
     def num_threads(self) -> int:
@@ -175,7 +173,6 @@ class ImageBatches(Generic[Label]):
         return Batch((images, np.array(examples.labels, np.float32))[: len(self.tops)], examples.warnings)
 
     def _read_examples(self, start: int, count: int) -> Examples[Label]:
-        """Read examples. With `skip_bad`, an example that cannot be decoded is replaced by the next one that can."""
         try:
             return Examples(range(start, start + count), *self._dataset.read(start, count))
         except BadImageError:
@@ -187,7 +184,6 @@ class ImageBatches(Generic[Label]):
         return Examples(*zip(*examples, strict=True))._replace(warnings=tuple(warnings))
 
     def _read_next_decodable(self, n: int, errors: list[BadImageError]) -> tuple[int, np.ndarray, Label]:
-        """Return the first example from number n on that can be decoded: its number, image and label."""
         for index in range(n, n + self.batch_size + 1):
             try:
                 [image], [label] = self._dataset.read(index, 1)
@@ -198,12 +194,15 @@ class ImageBatches(Generic[Label]):
         message = f"{last_problem.message}; the {self.batch_size} preceding images could not be decoded either"
         raise DataError(replace(last_problem, message=message))
 
-    def _check_equal_shapes(self, examples: Examples[Label]) -> tuple[int, ...]:
-        """Return the shape (C, h, w) that all images of a batch have after the transform.
+    @contextmanager
+    def _locate_errors(self, n: int) -> Iterator[None]:
+        try:
+            yield
+        except DataError as error:
+            raise self._dataset.locate_error(n, error) from error
 
-        Raises:
-            DataError: if the shape of an image differs. The message names the image.
-        """
+    def _check_equal_shapes(self, examples: Examples[Label]) -> tuple[int, ...]:
+        """Return the shape (C, h, w) that all images have after the transform, or raise an error that names one."""
         images = examples.images
         if isinstance(images, np.ndarray):  # all images have the same shape
             images = images[:1]
@@ -212,7 +211,7 @@ class ImageBatches(Generic[Label]):
         for n, image in zip(examples.indices, images, strict=False):
             if image.shape == previous_shape:
                 continue
-            try:
+            with self._locate_errors(n):
                 transformed_shape = self._transform.shape(image.shape)
                 if transformed_shape != (shape or transformed_shape):
                     raise DataError(
@@ -220,7 +219,5 @@ class ImageBatches(Generic[Label]):
                         f"{format_shape(shape)}: all images of a batch must have the same shape; set crop_size, "
                         "force_color or batch_size: 1"
                     )
-            except DataError as error:
-                raise self._dataset.locate_error(n, error) from error
             shape, previous_shape = transformed_shape, image.shape
         return shape

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import DataError, check_all, raise_if_any
-from ..layers.context import LayerDefinition, Shape
-from ..layers.data_source import SourceSpec, TopSpecs
+from ..layers.context import LayerDefinition
+from ..layers.data_source import TopSpecs
 from ..layers.declaration import register
-from .data_layer import DataLayer, refuse_unsupported
+from .data_layer import DataLayer, list_source_problems, refuse_unsupported, scalar_label_shapes
 from .image_batches import ImageBatches, ImageDataset, Label
 from .image_decoding import read_image, resize
 from .image_list import find_files, get_search_folders, read_list
@@ -33,19 +33,16 @@ def check_list_param(
         param: the message with the settings.
         name: the name of the message.
         supported: the supported fields.
-        size_fields: pairs of fields for a height and a width, of which both or none must be set.
+        size_fields: pairs of fields for a height and a width; both or none must be set.
 
     Raises:
         DataError: if they are invalid or not supported. The message lists all problems.
     """
 
     def list_problems() -> Iterator[str]:
-        if not param.source:
-            yield f"{name} has no source; name a text file that lists images and labels"
+        yield from list_source_problems(param, name, "a text file that lists images and labels")
         if "\0" in param.source:
             yield f"{name}.source must not contain a NUL character: {param.source!r}"
-        if param.batch_size < 1:
-            yield f"{name}.batch_size must be 1 or more, not {param.batch_size}"
         for sizes in size_fields:
             height, width = (bool(getattr(param, size, 0)) for size in sizes)
             if height != width:
@@ -101,11 +98,9 @@ class ImageFileDataset(FileListDataset[int]):
         param = self.param = definition.layer.image_data_param
         self.max_pixels = definition.config.max_image_pixels
         file = definition.path(param.source)
-        images = read_list(file)
-        self._labels = images.labels
-        super().__init__(
-            find_files(file, images.names, param.root_folder, get_search_folders(definition, file)), param, rng
-        )
+        names, self._labels = read_list(file)
+        paths = find_files(file, names, param.root_folder, get_search_folders(definition, file))
+        super().__init__(paths, param, rng)
 
     def read_example(self, n: int, i: int) -> tuple[np.ndarray, int]:
         """Read the image (C, H, W) and the label of line i of the list."""
@@ -124,6 +119,9 @@ class ImageDataLayer(DataLayer):
     """
 
     dataset_class = ImageFileDataset
+    label_shapes = staticmethod(scalar_label_shapes)
+    batches_class: type[ImageBatches[int]] = ImageBatches
+    transform_fields: tuple[str, ...] = ()
     size_fields: tuple[tuple[str, str], ...] = SIZE_FIELDS
     supported_fields: tuple[str, ...] = (
         *LIST_FIELDS,
@@ -135,25 +133,14 @@ class ImageDataLayer(DataLayer):
         param = self.layer_param.image_data_param
         check_all(
             lambda: check_list_param(param, "image_data_param", self.supported_fields, self.size_fields),
-            lambda: check_transform(self.definition),
+            lambda: check_transform(self.definition, self.transform_fields),
         )
 
-    @staticmethod
-    def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape]:
-        """Return the shape of one number for each example."""
-        return [(batch_size,)]
-
-    def probe(self) -> SourceSpec:
-        """Check the list, and read the first image. All missing images are reported at once."""
-        return self._batches().probe(len(self.layer_param.top))
-
     def open(self, tops: TopSpecs) -> Batches:
-        """Open the list."""
-        return self._batches(tops)
-
-    def _batches(self, tops: TopSpecs = ()) -> ImageBatches[int]:
+        """Read the list. All missing images are reported at once."""
         dataset = self.dataset_class(self.definition, self.rng)
-        return ImageBatches(self.definition, dataset, self.layer_param.image_data_param.batch_size, self.rng, tops)
+        batch_size = self.layer_param.image_data_param.batch_size
+        return self.batches_class(self.definition, dataset, batch_size, self.rng, tops)
 
 
 IMAGE_DATA = register("ImageData", ImageDataLayer.implementation(), bottoms=0, tops=2, param="image_data_param")

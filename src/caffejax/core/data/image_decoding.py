@@ -11,11 +11,10 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from struct import error as StructError
 from struct import unpack_from
-from typing import NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -27,12 +26,16 @@ from ..schema import caffe_pb2
 from .import_cv2 import cv2
 
 log = logging.getLogger("caffejax.data")
+UNCHANGED: int = cv2.IMREAD_UNCHANGED
+COLOR: int = cv2.IMREAD_COLOR
+GRAY: int = cv2.IMREAD_GRAYSCALE
+
+_MAX_CACHED_LABELS = 1 << 16
 
 Size = tuple[int, int]
 
 _GAP = rb"\s(?:\s|#[^\n\r]*[\n\r])*"  # white space, with comments up to the end of their lines
-_PNM = re.compile(rb"P[1-6]" + _GAP + rb"(\d{1,10})" + _GAP + rb"(\d{1,10})\s")
-_PFM = re.compile(rb"P[Ff]\n(\d{1,10})\s(\d{1,10})\s")
+_PNM = re.compile(rb"P[1-6]" + _GAP + rb"(\d{1,10})" + _GAP + rb"(\d{1,10})\s|P[Ff]\n(\d{1,10})\s(\d{1,10})\s")
 _PAM = re.compile(rb"^[ \t\v\f\r]*(WIDTH|HEIGHT)\s+(\d{1,10})", re.MULTILINE)
 _HDR = re.compile(rb"-Y\s*\+?(\d{1,10})\s*\+X\s*\+?(\d{1,10})")
 _MARKERS_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD9)}  # JPEG markers without a segment
@@ -65,8 +68,7 @@ def _read_png_size(data: bytes) -> Size | None:
         offset += 12 + length
         if offset > len(data):  # OpenCV would allocate the whole chunk first
             return None
-    width, height = unpack_from(">II", data, 16)
-    return height, width
+    return _read_two_numbers(">II", 16, data)
 
 
 def _read_jpeg_size(data: bytes) -> Size | None:
@@ -83,8 +85,8 @@ def _read_jpeg_size(data: bytes) -> Size | None:
         offset += 2 if marker in _MARKERS_WITHOUT_LENGTH else 2 + unpack_from(">H", data, offset + 2)[0]
 
 
-def _read_gif_size(data: bytes) -> Size:
-    width, height = unpack_from("<HH", data, 6)
+def _read_two_numbers(layout: str, offset: int, data: bytes) -> Size:
+    width, height = unpack_from(layout, data, offset)
     return height, width
 
 
@@ -126,21 +128,11 @@ def _read_tiff_size(data: bytes) -> Size | None:
 
 def _read_pnm_size(data: bytes) -> Size | None:
     match = _PNM.match(data)
-    return (int(match[2]), int(match[1])) if match else None
-
-
-def _read_pfm_size(data: bytes) -> Size | None:
-    match = _PFM.match(data)
-    return (int(match[2]), int(match[1])) if match else None
+    return (int(match[2] or match[4]), int(match[1] or match[3])) if match else None
 
 
 def _read_pam_size(data: bytes) -> Size | None:
     return _find_largest_size((value, 1) if name == b"HEIGHT" else (1, value) for name, value in _PAM.findall(data))
-
-
-def _read_sun_size(data: bytes) -> Size:
-    width, height = unpack_from(">II", data, 4)
-    return height, width
 
 
 def _read_hdr_size(data: bytes) -> Size | None:
@@ -148,11 +140,8 @@ def _read_hdr_size(data: bytes) -> Size | None:
 
 
 def _read_jpeg2000_size(data: bytes) -> Size | None:
-    offset = (
-        0
-        if data.startswith(b"\xff\x4f")
-        else next((content_offset for box_type, content_offset in _iterate_boxes(data) if box_type == b"jp2c"), None)
-    )
+    codestreams = (offset for box_type, offset in _iterate_boxes(data) if box_type == b"jp2c")
+    offset = 0 if data.startswith(b"\xff\x4f") else next(codestreams, None)
     if offset is None or data[offset : offset + 4] != b"\xff\x4f\xff\x51":
         return None
     right, bottom, left, top = unpack_from(">IIII", data, offset + 8)
@@ -165,10 +154,7 @@ def _read_avif_size(data: bytes) -> Size | None:
 
 
 def _find_largest_size(sizes: Iterable[tuple[bytes | int, bytes | int]]) -> Size | None:
-    """Return the largest height and the largest width of the sizes found in a file, or None if there are none.
-
-    Some of the sizes may come from other data, such as comments.
-    """
+    """Return the largest height and width, or None. Some of the sizes may come from other data, such as comments."""
     int_sizes = [(int(height), int(width)) for height, width in sizes]
     return (max(height for height, _ in int_sizes), max(width for _, width in int_sizes)) if int_sizes else None
 
@@ -193,25 +179,17 @@ _SIZE_READERS: list[tuple[re.Pattern[bytes], Callable[[bytes], Size | None]]] = 
         (rb"\xff\xd8\xff", _read_jpeg_size),
         (rb"\x89PNG\r\n\x1a\n", _read_png_size),
         (rb"BM", _read_bmp_size),
-        (rb"GIF8[79]a", _read_gif_size),
+        (rb"GIF8[79]a", partial(_read_two_numbers, "<HH", 6)),
         (rb"RIFF....WEBP", _read_webp_size),
         (rb"II[*+]\0|MM\0[*+]", _read_tiff_size),
-        (rb"P[1-6]", _read_pnm_size),
+        (rb"P[1-6Ff]", _read_pnm_size),
         (rb"P7", _read_pam_size),
-        (rb"P[Ff]", _read_pfm_size),
-        (rb"\x59\xa6\x6a\x95", _read_sun_size),
+        (rb"\x59\xa6\x6a\x95", partial(_read_two_numbers, ">II", 4)),
         (rb"#\?(?:RGBE|RADIANCE)", _read_hdr_size),
         (rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n", _read_jpeg2000_size),
         (rb"....ftypavi[fs]", _read_avif_size),
     )
 ]
-
-
-UNCHANGED: int = cv2.IMREAD_UNCHANGED
-COLOR: int = cv2.IMREAD_COLOR
-GRAY: int = cv2.IMREAD_GRAYSCALE
-
-_MAX_CACHED_LABELS = 1 << 16
 
 
 class BadImageError(DataError):
@@ -268,7 +246,8 @@ class DatumReader:
 
     def __init__(self, decode_mode: int = UNCHANGED, max_pixels: int = MAX_IMAGE_PIXELS) -> None:
         self._decode_mode, self._max_pixels = decode_mode, max_pixels
-        self._template = _DatumTemplate(b"\0", ())  # no Datum begins with this byte
+        # the bytes before the pixels, and the shape; a pair, because several threads may read
+        self._template: tuple[bytes, tuple[int, ...]] = b"\0", ()  # no Datum begins with this byte
         self._labels = _LabelCache()
 
     def read(self, data: bytes) -> tuple[np.ndarray, int]:
@@ -299,12 +278,7 @@ class DatumReader:
         datum = caffe_pb2.Datum(channels=channels, height=height, width=width, data=image.tobytes())
         serialized_datum = datum.SerializeToString()  # in the order of the fields: shape, data, others
         if data.startswith(serialized_datum):
-            self._template = _DatumTemplate(serialized_datum[: -image.size], image.shape)
-
-
-class _DatumTemplate(NamedTuple):
-    prefix: bytes  # before the pixels
-    shape: tuple[int, ...]
+            self._template = serialized_datum[: -image.size], image.shape
 
 
 class _LabelCache(dict[bytes, int | None]):
@@ -417,12 +391,7 @@ def read_image(
         DataError: if the file cannot be read. The message names the file.
         BadImageError: if the image cannot be decoded or is too large.
     """
-    return resize(decode_file(path, read_file(path), color, max_pixels), height, width, max_pixels)
-
-
-def read_file(path: str | Path) -> bytes:
-    """Read the bytes of a file; if it cannot be read, raise a `DataError` that names it."""
-    return read_bytes(path, DataError)
+    return resize(decode_file(path, read_bytes(path, DataError), color, max_pixels), height, width, max_pixels)
 
 
 def decode_file(path: str | Path, data: bytes, color: bool = True, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:

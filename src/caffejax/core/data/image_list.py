@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from ...base.errors import DataError, Problem
+from ...base.errors import DataError, Problem, raise_if_any
 from ...base.human_readable import format_bytes
 from ...base.paths import read_bytes
 from ..layers.context import LayerDefinition
@@ -18,23 +19,8 @@ _MAX_LINE_LENGTH = 1 << 16  # bytes of a line; longer than any path
 _LABEL = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
 
-@dataclass(frozen=True)
-class ImageList:
-    """A list of images.
-
-    Attributes:
-        file: the list file.
-        names: the images' names as in the file.
-        labels: their labels.
-    """
-
-    file: Path
-    names: list[str]
-    labels: list[int]
-
-
-def read_list(file: Path) -> ImageList:
-    """Read a list of images. As in Caffe, the label follows the last space of a line, so names may have spaces.
+def read_list(file: Path) -> tuple[list[str], list[int]]:
+    """Read the names and labels of images. As in Caffe, the label follows the last space; names may have spaces.
 
     Lines without a label are errors; Caffe reads the label 0. Blank lines at the end are ignored.
 
@@ -43,37 +29,36 @@ def read_list(file: Path) -> ImageList:
             each such line.
     """
     lines = _read_lines(file)
-    images = ImageList(file, [], [])
+    names: list[str] = []
+    labels: list[int] = []
     problems: list[Problem] = []
     for line_number, line in enumerate(lines, 1):
         name, _, label = line.rstrip().rpartition(" ")
         if name.strip() and _LABEL.fullmatch(label) and -(2**31) <= int(label) < 2**31:
-            images.names.append(name)
-            images.labels.append(int(label))
+            names.append(name)
+            labels.append(int(label))
         else:
             message = f"'{line.strip()}' is not a path, a space and an integer" if line.strip() else "is blank"
             problems.append(Problem(message, str(file), line_number))
-    if problems:
-        raise DataError(truncate_problems(problems))
-    return images
+    raise_if_any(DataError, truncate_problems(problems))
+    return names, labels
 
 
-def read_pairs(file: Path) -> tuple[list[str], list[str]]:
-    """Read a list of pairs of files. The name of the second file must not have a space.
+def read_pairs(file: Path, count: int = 2) -> list[list[str]]:
+    """Read a list of pairs, or triples, of files: the first files, and so on. Only the first may have a space.
 
     Raises:
-        DataError: if the file cannot be read or is empty, or lines do not have two names. The message names each such
-            line.
+        DataError: if the file cannot be read or is empty, or lines do not have `count` names; it names each such line.
     """
-    pairs = [line.rstrip().rpartition(" ")[::2] for line in _read_lines(file)]
+    pairs = [[name.strip() for name in line.strip().rsplit(" ", count - 1)] for line in _read_lines(file)]
+    description = f"{'three' if count == 3 else 'two'} paths separated by a space"
     problems = [
-        Problem(f"'{first or second}' is not two paths separated by a space", str(file), line_number)
-        for line_number, (first, second) in enumerate(pairs, 1)
-        if not (first.strip() and second)
+        Problem(f"'{' '.join(names)}' is not {description}", str(file), line_number)
+        for line_number, names in enumerate(pairs, 1)
+        if len(names) < count or not all(names)
     ]
-    if problems:
-        raise DataError(truncate_problems(problems))
-    return [first.strip() for first, _ in pairs], [second for _, second in pairs]
+    raise_if_any(DataError, truncate_problems(problems))
+    return [list(column) for column in zip(*pairs, strict=True)]
 
 
 def read_names(file: Path) -> list[str]:
@@ -98,13 +83,8 @@ def _read_lines(file: Path) -> Iterator[str]:
         raise DataError(Problem("the list names no images", str(file)))
     for line_number, line in enumerate(lines, 1):
         if len(line) > _MAX_LINE_LENGTH:
-            raise DataError(
-                Problem(
-                    f"is {format_bytes(len(line))} long; a line has at most {format_bytes(_MAX_LINE_LENGTH)}",
-                    str(file),
-                    line_number,
-                )
-            )
+            message = f"is {format_bytes(len(line))} long; a line has at most {format_bytes(_MAX_LINE_LENGTH)}"
+            raise DataError(Problem(message, str(file), line_number))
         yield line.decode("utf-8", "surrogateescape")
 
 
@@ -124,7 +104,19 @@ def find_files(
         DataError: if files are missing. The message names each of them.
     """
     root = os.path.expanduser(root)
-    exists = _FolderListings()
+
+    @functools.cache  # a list may have millions of files
+    def list_folder(folder: str) -> frozenset[str]:
+        try:
+            return frozenset(os.listdir(folder or "."))
+        except (OSError, ValueError):  # ValueError for a name with a zero byte
+            return frozenset()
+
+    def exists(path: str) -> bool:
+        folder, name = os.path.split(path)
+        # case-insensitive file systems have more names than they list
+        return name in list_folder(folder) or os.path.exists(path)
+
     paths: list[str] = []
     problems: list[Problem] = []
     for line_number, name in enumerate(names, 1):
@@ -135,20 +127,14 @@ def find_files(
                 break
         else:
             problems.append(Problem(f"there is no {item_name} '{full_name}'", str(file), line_number))
-    if problems:
-        first_problem = problems[0]
-        if _is_slash_missing(root, names[(first_problem.line or 1) - 1], folders):
-            raise DataError(
-                replace(
-                    first_problem, message=f"{first_problem.message}: the root folder must end with a slash: '{root}/'"
-                )
-            )
-        raise DataError(truncate_problems(problems))
+    if problems and _is_slash_missing(root, names[(problems[0].line or 1) - 1], folders):
+        message = f"{problems[0].message}: the root folder must end with a slash: '{root}/'"
+        raise DataError(replace(problems[0], message=message))
+    raise_if_any(DataError, truncate_problems(problems))
     return paths
 
 
 def _is_slash_missing(root: str, name: str, folders: Sequence[Path]) -> bool:
-    """Return whether a file exists in the folder `root`, but `root` has no slash at its end."""
     if not root or root.endswith("/"):
         return False
     return any(os.path.exists(os.path.join(folder, f"{root}/{name}")) for folder in (Path(), *folders))
@@ -157,29 +143,9 @@ def _is_slash_missing(root: str, name: str, folders: Sequence[Path]) -> bool:
 def truncate_problems(problems: Iterable[Problem]) -> list[Problem]:
     """Return the first 20 problems, followed by a problem that states how many more there are."""
     problems = list(problems)
-    num_omitted = len(problems) - _MAX_PROBLEMS
-    return (
-        problems
-        if num_omitted <= 1
-        else [*problems[:_MAX_PROBLEMS], Problem(f"and {num_omitted} more", problems[0].file)]
-    )
-
-
-class _FolderListings:
-    """A fast test for the existence of millions of files, which lists each folder once."""
-
-    def __init__(self) -> None:
-        self._names: dict[str, frozenset[str]] = {}
-
-    def __call__(self, path: str) -> bool:
-        folder, name = os.path.split(path)
-        if folder not in self._names:
-            try:
-                self._names[folder] = frozenset(os.listdir(folder or "."))
-            except (OSError, ValueError):  # ValueError for a name with a zero byte
-                self._names[folder] = frozenset()
-        # case-insensitive file systems have more names than they list
-        return name in self._names[folder] or os.path.exists(path)
+    if (num_omitted := len(problems) - _MAX_PROBLEMS) > 1:
+        problems[_MAX_PROBLEMS:] = [Problem(f"and {num_omitted} more", problems[0].file)]
+    return problems
 
 
 def get_search_folders(definition: LayerDefinition, file: Path) -> list[Path]:

@@ -36,7 +36,7 @@ def open_sources(graph: Graph) -> dict[str, Source]:
     }
 
 
-class Loader:
+class Loader(Iterator[dict[str, Any]]):
     """An endless iterator over the batches of all data layers of a net, or over the shard in `NetConfig`.
 
         loader = caffejax.Loader(net.graph)
@@ -92,9 +92,6 @@ class Loader:
         self._index_ranges = find_index_ranges(graph)
         _warn_of_wrong_labels(self._index_ranges)
 
-    def __iter__(self) -> Loader:
-        return self
-
     def __next__(self) -> dict[str, Any]:
         """Return the shard's next batch of all sources and Input layers, by blob name.
 
@@ -144,8 +141,7 @@ class Loader:
 
     def describe_data(self) -> dict[str, str]:
         """Return the number of examples and a checksum of each source's data, by layer; see `describe_source`."""
-        definitions = {layer.key: layer.definition for layer in self._graph.layers}
-        texts = {key: describe_source(definitions[key], source) for key, source in self._sources.items()}
+        texts = {key: describe_source(self._graph.layer(key).definition, s) for key, s in self._sources.items()}
         return texts if self._user_data is None else {**texts, "Input": self._user_data.describe()}
 
     @property
@@ -189,7 +185,6 @@ class Loader:
         return batch
 
     def _check_shapes(self, batch: Mapping[str, np.ndarray]) -> None:
-        """Check that the net can be reshaped to a batch with new shapes, and log that it is compiled again."""
         shapes = tuple(array.shape for array in batch.values())
         if not self._compiled_shapes and self._read_caller_inputs is None:  # else the caller may have reshaped the net
             self._compiled_shapes.add(tuple(self._graph.blobs[name].shape for name in batch))
@@ -198,17 +193,14 @@ class Loader:
         if self._compiled_shapes:
             text = ", ".join(f"{name} {shape}" for name, shape in zip(batch, shapes, strict=True))
             if not self._graph.has_host_layers:  # the shapes after a host layer are known only after it has run
-                self._check_reshape(batch)
+                try:
+                    reshape_graph(self._graph, {name: array.shape for name, array in batch.items()})
+                except GraphError as error:
+                    if self._user_data is None:
+                        raise
+                    raise GraphError([*self._user_data.shape_problems(batch), *error.problems]) from error
             log.info("Compiling for %s (%d shapes so far)", text, len(self._compiled_shapes) + 1)
         self._compiled_shapes.add(shapes)
-
-    def _check_reshape(self, batch: Mapping[str, np.ndarray]) -> None:
-        try:
-            reshape_graph(self._graph, {name: array.shape for name, array in batch.items()})
-        except GraphError as error:
-            if self._user_data is None:
-                raise
-            raise GraphError([*self._user_data.shape_problems(batch), *error.problems]) from error
 
     def get_state(self) -> dict[str, Any]:
         """Return the position of every source, and of every layer that counts passes, by the layers' keys."""
@@ -237,21 +229,13 @@ class Loader:
 
 
 def _warn_of_wrong_labels(ranges: Mapping[str, list[IndexRange]]) -> None:
-    """Warn once about each metric that counts a label as wrong although a loss ignores it."""
-    ranges_by_layer = {
-        index_range.layer.name: index_range
-        for blob_ranges in ranges.values()
-        for index_range in blob_ranges
-        if index_range.ignored_elsewhere
-    }
+    ranges_by_layer = {r.layer.name: r for blob_ranges in ranges.values() for r in blob_ranges if r.ignored_elsewhere}
     for name, index_range in ranges_by_layer.items():
+        labels = " and ".join(map(str, sorted(index_range.ignored_elsewhere)))
         log.warning(
             "Layer '%s' (%s) counts label %s, which is ignored elsewhere, as wrong, as Caffe does; it has %d classes: "
             "set its ignore_label to leave the label out",
-            name,
-            index_range.layer.type.name,
-            " and ".join(map(str, sorted(index_range.ignored_elsewhere))),
-            index_range.num_classes,
+            *(name, index_range.layer.type.name, labels, index_range.num_classes),
         )
 
 
@@ -262,7 +246,6 @@ def _layer_positions(graph: Graph) -> dict[str, Position]:
         if is_python_source and layer.type.position is None:
             log.warning(
                 "Layer '%s' (%s) has no get_state and set_state: checkpoints do not store its position in the data",
-                layer.name,
-                layer.type.name,
+                *(layer.name, layer.type.name),
             )
     return {layer.key: layer.type.position for layer in graph.layers if layer.type.position is not None}

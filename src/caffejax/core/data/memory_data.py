@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ...base.errors import DataError
+from ...base.errors import DataError, raise_if_any
 from ...base.human_readable import format_shape
+from ..layers.position_values import decode_count
 from .data_layer import float32_top
-from .sampling import decode_position, encode_position
 
 
-class ArraySource:
+class ArraySource(Iterator[tuple[np.ndarray, ...]]):
     """Batches of arrays in memory, in order. The first batch follows the last.
 
     Args:
@@ -29,9 +29,6 @@ class ArraySource:
             raise DataError(f"memory_data_param.batch_size must be 1 or more, not {batch_size}")
         self._batch_size = batch_size
         self.reset(data, labels)
-
-    def __iter__(self) -> ArraySource:
-        return self
 
     def __next__(self) -> tuple[np.ndarray, ...]:
         """Return copies of the next batch: images (N, C, H, W) and labels (N,)."""
@@ -54,19 +51,18 @@ class ArraySource:
             problems.append(f"there are {labels.size} labels for {len(data)} images, but each image needs one label")
         if data.ndim and (not data.size or len(data) % self._batch_size):
             problems.append(f"the number of images, {len(data)}, must be a multiple of batch_size {self._batch_size}")
-        if problems:
-            raise DataError(problems)
+        raise_if_any(DataError, problems)
         self._data, self._labels = data, labels.reshape(-1)
         self._position = 0
         self.tops = float32_top(self._batch_size, *data.shape[1:]), float32_top(self._batch_size)
 
     def get_state(self) -> Mapping[str, int]:
         """Return the position of the next batch."""
-        return encode_position(self._position)
+        return {"examples": self._position}
 
     def set_state(self, state: Mapping[str, int]) -> None:
         """Restore a position that `get_state` returned."""
-        position = decode_position(state)
+        position = decode_count(state, "examples")
         if position % self._batch_size:
             raise DataError(f"position {position} is not a multiple of batch_size {self._batch_size}")
         self._position = position

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import jax
@@ -22,7 +22,7 @@ import numpy as np
 
 from ...base.config import DataShard
 from ...base.errors import CaffejaxError, DataError
-from .sampling import decode_position, encode_position
+from ..layers.position_values import decode_count
 
 if TYPE_CHECKING:
     import grain  # imported when reading begins, as it takes a third of a second
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("caffejax.data")
 
 _NUM_BATCHES = 2**62  # batches
+_PARENT_CHECK_INTERVAL = 2.0  # seconds
 
 
 class Batch(NamedTuple):
@@ -59,27 +60,22 @@ class Batches(Protocol):
     @property
     def num_threads(self) -> int:
         """The number of threads to read with, or 0 to read batches on request. Evaluated when reading begins."""
-        ...
 
     @property
     def num_examples(self) -> int | None:
         """The number of examples in an epoch, or None if examples are sampled at random without end."""
-        ...
 
     def read(self, start: int) -> Batch:
         """Read the batch that begins at example `start`, counted from the start of training."""
-        ...
 
     def checksum(self) -> int:
         """Return a checksum of a few examples, by which other data are recognized, or 0."""
-        ...
 
     def close(self) -> None:
         """Close the files. The next read opens them again."""
-        ...
 
 
-class Pipeline:
+class Pipeline(Iterator[tuple[np.ndarray, ...]]):
     """A source that prefetches batches.
 
     Reading starts with the first request for a batch. If a batch cannot be read, each request for it raises the error.
@@ -100,7 +96,7 @@ class Pipeline:
 
         if depth < 1:
             raise DataError(f"prefetch must be 1 batch or more, not {depth}")
-        self.tops = batches.tops
+        self.tops, self.batch_size = batches.tops, batches.batch_size
         self._batches = batches
         self._depth = depth
         self._workers = workers
@@ -110,9 +106,6 @@ class Pipeline:
         self._logged_warnings: set[str] = set()
         self._iterators: list[grain.DatasetIterator[Batch]] = []  # at most one; the finalizer needs a list to empty
         weakref.finalize(self, _stop_prefetching, self._iterators)  # at exit, while Grain's modules still exist
-
-    def __iter__(self) -> Pipeline:
-        return self
 
     def __next__(self) -> tuple[np.ndarray, ...]:
         """Wait until the shard's next batch has been read, and return its arrays.
@@ -130,9 +123,9 @@ class Pipeline:
         return self._batches.num_examples
 
     @property
-    def batch_size(self) -> int:
-        """The number of examples in a batch."""
-        return self._batches.batch_size
+    def num_threads(self) -> int:
+        """The number of threads that each read a batch if there are no workers, or 0 to read batches on request."""
+        return min(self._batches.num_threads, self._depth)
 
     def checksum(self) -> int:
         """Return a checksum of a few examples, by which other data are recognized, or 0."""
@@ -141,7 +134,7 @@ class Pipeline:
     @property
     def next_index(self) -> int:
         """The number of the next batch, counted over all shards from the start of training."""
-        return self._position // self._batches.batch_size
+        return self._position // self.batch_size
 
     def take(self, batch_index: int) -> tuple[np.ndarray, ...] | None:
         """Advance by one batch. Return its arrays if its number belongs to the shard, otherwise None.
@@ -155,7 +148,7 @@ class Pipeline:
         if (batch_index - self._prefetch_index) % self._shard.total:
             _stop_prefetching(self._iterators)
         arrays = self._read(batch_index) if self._shard.owns(batch_index) else None
-        self._position += self._batches.batch_size
+        self._position += self.batch_size
         self._prefetch_index = batch_index + 1
         return arrays
 
@@ -177,11 +170,11 @@ class Pipeline:
 
     def get_state(self) -> Mapping[str, int]:
         """Return the position of the next batch, counted over all shards. It does not depend on prefetching."""
-        return encode_position(self._position)
+        return {"examples": self._position}
 
     def set_state(self, state: Mapping[str, int]) -> None:
         """Restore a position that `get_state` returned, and discard prefetched batches."""
-        position = decode_position(state)
+        position = decode_count(state, "examples")
         _stop_prefetching(self._iterators)
         self._position = position
 
@@ -207,9 +200,10 @@ class Pipeline:
             )
             # In a thread, because a KeyboardInterrupt in the `__del__` of a shared array would be lost.
             return ThreadPrefetchIterDataset(worker_batches.map(_copy_from_shared_memory), prefetch_buffer_size=1)
-        num_threads = min(self._batches.num_threads, self._depth)
-        buffer_size = self._depth if num_threads else 0
-        return batches.to_iter_dataset(grain.ReadOptions(num_threads=num_threads, prefetch_buffer_size=buffer_size))
+        buffer_size = self._depth if self.num_threads else 0
+        return batches.to_iter_dataset(
+            grain.ReadOptions(num_threads=self.num_threads, prefetch_buffer_size=buffer_size)
+        )
 
 
 def _mark_grain_flags_parsed() -> None:
@@ -232,14 +226,7 @@ def _stop_prefetching(iterators: list[grain.DatasetIterator[Batch]]) -> None:
 
 
 class _ShardBatches:
-    """The batches of a shard as a random-access source for Grain.
-
-    Args:
-        batches: all batches.
-        shard: the shard.
-        first_batch: the number of the first batch.
-        first_example: the number of the first example in that batch.
-    """
+    """The batches of a shard, from a batch and its first example on, as a random-access source for Grain."""
 
     def __init__(self, batches: Batches, shard: DataShard, first_batch: int, first_example: int) -> None:
         self._batches, self._shard, self._first_batch, self._first_example = batches, shard, first_batch, first_example
@@ -274,9 +261,6 @@ def _initialize_worker(worker_index: int, num_workers: int) -> None:
     """Make this process ignore interrupts, which its parent handles, and end when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-_PARENT_CHECK_INTERVAL = 2.0  # seconds
 
 
 def _end_with_parent() -> None:

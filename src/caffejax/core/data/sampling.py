@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
 
 import numpy as np
 
 from ...base.errors import DataError
-from ..layers.position_values import decode_count
-
-
-def encode_position(num_examples: int) -> dict[str, int]:
-    """Return the position after a number of examples as a dict that checkpoints store."""
-    return {"examples": num_examples}
-
-
-def decode_position(state: Mapping[str, int]) -> int:
-    """Return the number of examples before a position.
-
-    Raises:
-        DataError: if `state` is not a position.
-    """
-    return decode_count(state, "examples")
 
 
 class CounterRng:
@@ -73,9 +57,8 @@ class IndexSampler:
         self._num_files, self._shuffle, self._rng = num_files, shuffle, rng
         self._num_skipped = rng.random_integer(rand_skip) if rand_skip else 0
         if self._num_skipped >= num_files:
-            raise DataError(
-                f"rand_skip skips {self._num_skipped} of {num_files} images; it must be less than {num_files}"
-            )
+            problem = f"rand_skip skips {self._num_skipped} of {num_files} images"
+            raise DataError(f"{problem}; it must be less than {num_files}")
         self._orders: dict[int, np.ndarray] = {}
 
     def __len__(self) -> int:
@@ -85,12 +68,11 @@ class IndexSampler:
     def __getitem__(self, n: int) -> int:
         """Return the index of the file of example n."""
         epoch, i = divmod(self._num_skipped + n, self._num_files)
-        return int(self._file_order(epoch)[i]) if self._shuffle else i
-
-    def _file_order(self, epoch: int) -> np.ndarray:
+        if not self._shuffle:
+            return i
         orders = self._orders
         if epoch not in orders:
             # a different thread may still read the previous epoch
             self._orders = orders = {e: order for e, order in orders.items() if abs(e - epoch) == 1}
             orders[epoch] = self._rng.permutation(self._num_files, epoch)
-        return orders[epoch]
+        return int(orders[epoch][i])

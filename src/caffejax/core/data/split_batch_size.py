@@ -2,42 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
-from google.protobuf.message import Message
-
-from ...base.errors import GraphError, Problem
+from ...base.errors import GraphError, Problem, raise_if_any
 from ..graph.resolve import is_included
 from ..layers import LayerType, type_of
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 
-
-class _BatchSize(NamedTuple):
-    """A batch size in a net's definition.
-
-    Attributes:
-        message: the message that contains it.
-        field: the name of its field.
-        item_index: the index in a repeated field; None for a single field.
-        field_path: the field's path, for messages.
-    """
-
-    message: Any
-    field: str
-    item_index: int | None
-    field_path: str
-
-    @property
-    def value(self) -> int:
-        value = getattr(self.message, self.field)
-        return int(value if self.item_index is None else value[self.item_index])
-
-    def set(self, value: int) -> None:
-        if self.item_index is None:
-            setattr(self.message, self.field, value)
-        else:
-            getattr(self.message, self.field)[self.item_index] = value
+_BatchSize = tuple[str, int, Callable[[int], None]]  # the path of its field, for messages; its value; how to set it
 
 
 def split_batch_sizes(net_param: NetParameter, n_devices: int, state: NetState | None = None) -> NetParameter:
@@ -62,29 +36,25 @@ def split_batch_sizes(net_param: NetParameter, n_devices: int, state: NetState |
     for layer in split_net.layer:
         if layer.bottom or not layer.top or (state is not None and not is_included(layer, state)):
             continue
-        texts = _divide_layer(layer, n_devices)
-        problems += [Problem(text, layer=layer.name, layer_type=layer.type) for text in texts]
-    if problems:
-        raise GraphError(problems)
+        messages = _divide_layer(layer, n_devices)
+        problems += [Problem(message, layer=layer.name, layer_type=layer.type) for message in messages]
+    raise_if_any(GraphError, problems)
     return split_net
 
 
-def _divide_layer(layer: LayerParameter, n_devices: int) -> list[str]:
-    """Divide a layer's batch sizes; return a message for each size that `n_devices` does not divide."""
+def _divide_layer(layer: LayerParameter, n_devices: int) -> Iterator[str]:
     try:
         layer_type = type_of(layer)
     except GraphError:  # the layer's type is unknown
-        return []
-    sizes = list(_batch_sizes(layer, layer_type))
-    indivisible = [size for size in sizes if size.value % n_devices]
-    for size in sizes:
-        if size.value and not indivisible:  # the layer itself reports a size of 0
-            size.set(size.value // n_devices)
-    return [
-        f"{size.field_path} is {size.value}, which cannot be divided among {n_devices} devices; make it a multiple of "
-        f"{n_devices}, or let each device process a full batch"
-        for size in indivisible
-    ]
+        return
+    for path, size, set_size in _batch_sizes(layer, layer_type):
+        if size % n_devices:
+            yield (
+                f"{path} is {size}, which cannot be divided among {n_devices} devices; make it a multiple of "
+                f"{n_devices}, or let each device process a full batch"
+            )
+        elif size:  # the layer itself reports a size of 0
+            set_size(size // n_devices)
 
 
 def _batch_sizes(layer: LayerParameter, layer_type: LayerType) -> Iterator[_BatchSize]:
@@ -94,14 +64,15 @@ def _batch_sizes(layer: LayerParameter, layer_type: LayerType) -> Iterator[_Batc
     param: Any = getattr(layer, name, None)
     fields = () if param is None else param.DESCRIPTOR.fields_by_name
     if "batch_size" in fields and layer.HasField(name):
-        yield _BatchSize(param, "batch_size", None, f"{name}.batch_size")
+        yield f"{name}.batch_size", param.batch_size, partial(setattr, param, "batch_size")
     elif "shape" in fields:
         for shape in param.shape:
             if shape.dim:
-                yield _BatchSize(shape, "dim", 0, f"{name}.shape.dim")
-        for i in range(len(getattr(param, "num", ()))):  # the first axis in old files
-            yield _BatchSize(param, "num", i, f"{name}.num")
+                yield f"{name}.shape.dim", shape.dim[0], partial(shape.dim.__setitem__, 0)
+        for i, num in enumerate(getattr(param, "num", ())):  # the first axis in old files
+            yield f"{name}.num", num, partial(param.num.__setitem__, i)
     else:  # such as AnnotatedData, whose batch size is in data_param
         for field, value in layer.ListFields():
-            if isinstance(value, Message) and "batch_size" in value.DESCRIPTOR.fields_by_name:
-                yield _BatchSize(value, "batch_size", None, f"{field.name}.batch_size")
+            child_type = None if field.is_repeated else field.message_type
+            if child_type is not None and "batch_size" in child_type.fields_by_name:
+                yield f"{field.name}.batch_size", value.batch_size, partial(setattr, value, "batch_size")

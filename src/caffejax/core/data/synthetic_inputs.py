@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 
-from ...base.errors import GraphError, Problem, did_you_mean
-from ..graph import Graph, Layer
+from ...base.errors import GraphError, did_you_mean, raise_if_any
+from ..graph import Graph
 from ..graph.index_ranges import find_index_ranges
 from .loader import open_sources
 
@@ -27,24 +28,24 @@ def complete_inputs(graph: Graph, arrays: Mapping[str, Any], rng: np.random.Gene
     """
     _check_arrays(graph, arrays)
     inputs = dict(arrays) if arrays.keys() >= set(graph.input_names) else {**_read_batches(graph), **arrays}
-    limits = _index_limits(graph)
-    sampled_layers = {layer.bottoms[-1]: layer for layer in graph.layers if layer.type.gradient.indices.sample}
+    ranges = find_index_ranges(graph, with_parts=True)
+    limits = {name: min(r.num_classes for r in items) for name, items in ranges.items()}
+    unlimited_blobs = {layer.bottoms[i] for layer in graph.layers for i in layer.index_bottoms} - limits.keys()
+    limits |= dict.fromkeys(unlimited_blobs, 2)  # 0 and 1 are valid everywhere
+    samplers = {
+        layer.bottoms[-1]: (layer, sample) for layer in graph.layers if (sample := layer.type.gradient.indices.sample)
+    }
     for name in graph.input_names:
         if name not in inputs:
             shape = graph.blobs[name].shape
-            if name in sampled_layers:
-                inputs[name] = _sample_labels(graph, sampled_layers[name], rng)
+            if name in samplers:
+                layer, sample = samplers[name]
+                inputs[name] = layer.context.call(sample, rng, *(graph.blobs[bottom] for bottom in layer.bottoms))
             elif name in limits:
                 inputs[name] = rng.integers(limits[name], size=shape)
             else:
                 inputs[name] = rng.normal(size=shape)
     return {name: np.asarray(inputs[name], np.float64) for name in graph.input_names}
-
-
-def _sample_labels(graph: Graph, layer: Layer, rng: np.random.Generator) -> Any:
-    sample = layer.type.gradient.indices.sample
-    assert sample is not None
-    return layer.context.call(sample, rng, *(graph.blobs[name] for name in layer.bottoms))
 
 
 def _check_arrays(graph: Graph, arrays: Mapping[str, Any]) -> None:
@@ -56,24 +57,13 @@ def _check_arrays(graph: Graph, arrays: Mapping[str, Any]) -> None:
         shape, expected_shape = np.shape(array), graph.blobs[name].shape
         if len(shape) != len(expected_shape) or shape[1:] != expected_shape[1:]:
             problems.append(f"input '{name}' has shape {shape}, but the net expects {expected_shape}")
-    if problems:
-        raise GraphError(Problem(p, file=graph.file) for p in problems)
+    raise_if_any(GraphError, problems, graph.file)
 
 
 def _read_batches(graph: Graph) -> dict[str, np.ndarray]:
     batches: dict[str, np.ndarray] = {}
     for key, source in open_sources(graph).items():
-        try:
+        with closing(source):
             layer = graph.layer(key)
             batches.update(zip(layer.tops, map(np.asarray, layer.transform_on_device(next(source))), strict=True))
-        finally:
-            source.close()
     return batches
-
-
-def _index_limits(graph: Graph) -> dict[str, int]:
-    """Return the exclusive upper limit of each blob that contains indices."""
-    ranges = find_index_ranges(graph, with_parts=True)
-    limits = {name: min(r.num_classes for r in items) for name, items in ranges.items()}
-    unlimited_blobs = {layer.bottoms[i] for layer in graph.layers for i in layer.index_bottoms} - limits.keys()
-    return limits | dict.fromkeys(unlimited_blobs, 2)  # 0 and 1 are valid everywhere

@@ -37,7 +37,7 @@ def check_transform(
 
     Args:
         definition: the layer's definition.
-        extra_fields: see `Transform`.
+        extra_fields: names of further fields, which the layer applies itself.
         supported_fields: the supported fields of a layer that does not use `Transform`, or None.
 
     Raises:
@@ -50,15 +50,12 @@ def check_transform(
             read_mean(definition)
 
     supported = _SUPPORTED_FIELDS.union(extra_fields) if supported_fields is None else supported_fields
-    check_all(lambda: _check_transform_param(param, supported), check_mean_file)
-
-
-def _check_transform_param(param: Any, supported_fields: Container[str]) -> None:
     check_all(
-        lambda: refuse_unsupported(param, "transform_param", supported_fields),
+        lambda: refuse_unsupported(param, "transform_param", supported),
         lambda: _refuse_both(param, "force_color", "force_gray"),
         lambda: parse_crop(param, is_random=False),
         lambda: _refuse_both(param, "mean_file", "mean_value"),
+        check_mean_file,
     )
 
 
@@ -83,37 +80,26 @@ class Crops(NamedTuple):
 
 
 class Transform:
-    """The transform of a layer's transform_param.
+    """The transform of a layer's transform_param, which `check_transform` has checked.
 
     Args:
         definition: the layer's definition.
         rng: the source of random crops and mirroring.
-        extra_fields: names of further fields, which the layer applies itself.
 
     Raises:
-        DataError: if settings contradict each other or are not supported.
+        DataError: if the mean cannot be read.
     """
 
-    def __init__(self, definition: LayerDefinition, rng: CounterRng, extra_fields: Iterable[str] = ()) -> None:
+    def __init__(self, definition: LayerDefinition, rng: CounterRng) -> None:
         param = definition.layer.transform_param
-        _check_transform_param(param, _SUPPORTED_FIELDS.union(extra_fields))
         self._crop = parse_crop(param, is_random=definition.training)
         self._mean = read_mean(definition)
         self._scale = np.float32(param.scale)
+        self.device_transform = Normalize(self._mean.values, self._scale)  # the part that runs on the device
         self._mirror: bool = param.mirror
         # whether the mean is the same for every crop, so that `Normalize` can subtract it on the device
         self._normalizes_on_device = self._mean.file is None or not (self._crop.height or param.mirror)
         self._rng = rng
-
-    @property
-    def device_transform(self) -> Normalize:
-        """The part of the transform that runs on the device: mean and scale."""
-        return Normalize(self._mean.values, self._scale)
-
-    def batch_dtype(self, images: Sequence[np.ndarray]) -> Any:
-        """Return the dtype in which a batch of these images is copied to the device."""
-        dtypes = {images.dtype} if isinstance(images, np.ndarray) else {image.dtype for image in images}
-        return np.uint8 if self._normalizes_on_device and dtypes == {np.dtype(np.uint8)} else np.float32
 
     def shape(self, image_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape (C, h, w) of a transformed image (C, H, W).
@@ -152,17 +138,16 @@ class Transform:
 
     def apply(self, images: Sequence[np.ndarray], crops: Crops) -> np.ndarray:
         """Transform a batch of images as `__call__` does, but with the given crops."""
-        origins, flips, mean_flips = crops
         shape = (len(images), *self._crop.shape(images[0].shape))
-        is_uint8 = self.batch_dtype(images) == np.uint8
+        dtypes = {images.dtype} if isinstance(images, np.ndarray) else {image.dtype for image in images}
+        is_uint8 = self._normalizes_on_device and dtypes == {np.dtype(np.uint8)}
         if isinstance(images, np.ndarray) and is_uint8:
-            return _crop_batch(images, origins, flips, shape)
-        image_crops = zip(images, origins.tolist(), flips.tolist(), strict=True)
+            return _crop_batch(images, crops, shape)
         if is_uint8:
-            return _crop_each(image_crops, np.empty(shape, np.uint8))
+            return crop_uint8(images, crops, shape[1:])
         with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are kept, as in Caffe
             batch = np.empty(shape, np.float32)
-            _subtract_mean(image_crops, (flips if mean_flips is None else mean_flips).tolist(), self._mean, batch)
+            _subtract_mean(images, crops, self._mean, batch)
             if self._scale != 1:
                 batch *= self._scale
         return batch
@@ -170,12 +155,16 @@ class Transform:
 
 def crop_uint8(images: Sequence[np.ndarray], crops: Crops, shape: tuple[int, ...]) -> np.ndarray:
     """Crop and mirror uint8 images to `shape`, which is (C, h, w), and return them as uint8 (N, C, h, w)."""
-    image_crops = zip(images, crops.origins.tolist(), crops.flips.tolist(), strict=True)
-    return _crop_each(image_crops, np.empty((len(images), *shape), np.uint8))
+    batch = np.empty((len(images), *shape), np.uint8)
+    height, width = shape[1:]
+    columns = crops.origins.tolist(), crops.flips.tolist()
+    for image, (row, column), flip, out in zip(images, *columns, batch, strict=True):
+        _copy_window(image[:, row : row + height, column : column + width], flip, out)
+    return batch
 
 
-def _crop_batch(images: np.ndarray, origins: np.ndarray, flips: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Crop images (N, C, H, W) to `shape` (N, C, h, w), mirrored where `flips` is True."""
+def _crop_batch(images: np.ndarray, crops: Crops, shape: tuple[int, ...]) -> np.ndarray:
+    origins, flips, _ = crops
     windows = sliding_window_view(images, shape[2:], axis=(2, 3))
     batch: np.ndarray = windows[np.arange(len(images)), :, origins[:, 0], origins[:, 1]]
     rows = batch[flips].reshape(-1, shape[-1])
@@ -184,35 +173,17 @@ def _crop_batch(images: np.ndarray, origins: np.ndarray, flips: np.ndarray, shap
     return batch
 
 
-_ImageCrops = Iterable[tuple[np.ndarray, Sequence[int], bool]]  # (image, (row, column), flip) for each image
-
-
-def _crop_each(crops: _ImageCrops, batch: np.ndarray) -> np.ndarray:
-    """Fill a batch (N, C, h, w) with crops of images (C, H, W), and return it."""
+def _subtract_mean(images: Sequence[np.ndarray], crops: Crops, mean: Mean, batch: np.ndarray) -> None:
+    """Fill a batch (N, C, h, w) with crops of images (C, H, W) minus the mean, in one pass over the pixels."""
+    mean_flips = crops.flips if crops.mean_flips is None else crops.mean_flips
+    columns = crops.origins.tolist(), crops.flips.tolist(), mean_flips.tolist()
     height, width = batch.shape[2:]
-    for (image, (row, column), flip), out in zip(crops, batch, strict=True):
-        _copy_window(image[:, row : row + height, column : column + width], flip, out)
-    return batch
-
-
-def _subtract_mean(crops: _ImageCrops, mean_flips: Sequence[bool], mean: Mean, batch: np.ndarray) -> None:
-    """Fill a batch (N, C, h, w) with crops of images (C, H, W) minus the mean, in one pass over the pixels.
-
-    Args:
-        crops: the crops.
-        mean_flips: for each image, whether the mean is mirrored.
-        mean: the mean.
-        batch: the array to fill.
-    """
-    height, width = batch.shape[2:]
-    for (image, (row, column), flip), mean_flip, out in zip(crops, mean_flips, batch, strict=True):
+    for image, (row, column), flip, mean_flip, out in zip(images, *columns, batch, strict=True):
         window = np.s_[:, row : row + height, column : column + width]
         mean_window = mean.broadcast_to(image.shape)[window]
-        np.subtract(
-            image[window],
-            mean_window if flip == mean_flip else mean_window[:, :, ::-1],
-            out=out[:, :, ::-1] if flip else out,
-        )
+        if flip != mean_flip:
+            mean_window = mean_window[:, :, ::-1]
+        np.subtract(image[window], mean_window, out=out[:, :, ::-1] if flip else out)
 
 
 def _copy_window(window: np.ndarray, flip: bool, out: np.ndarray) -> None:

@@ -14,44 +14,44 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import NamedTuple, TextIO
 
 import numpy as np
 
 from ...base.errors import DataError, Problem, check_all, locate_errors, raise_if_any
 from ...base.host_memory import count_available_cores
 from ...base.human_readable import format_shape
-from ..layers.context import LayerDefinition, Shape
+from ...base.paths import read_bytes
+from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, TopSpecs
 from ..layers.declaration import register
-from .data_layer import DataLayer, float32_top, refuse_unsupported
-from .image_decoding import decode_file, read_file
-from .image_list import ImageList, find_files, get_search_folders, truncate_problems
+from .data_layer import DataLayer, float32_top, list_source_problems, refuse_unsupported, scalar_label_shapes
+from .image_decoding import decode_file
+from .image_list import find_files, get_search_folders, truncate_problems
 from .import_cv2 import cv2
 from .prefetch import Batch, Batches
 from .sampling import CounterRng
 from .transform import check_transform, read_mean
 
+log = logging.getLogger("caffejax.data")
 
-@dataclass(frozen=True)
-class ImageWindows:
-    """The content of a window file.
-
-    Attributes:
-        images: the images; their labels have no meaning.
-        foreground: the windows with enough overlap, int32 (n, 6): image, class, x1, y1, x2, y2.
-        background: the windows with too little overlap, in the same form. Their class is 0.
-    """
-
-    images: ImageList
-    foreground: np.ndarray
-    background: np.ndarray
+# the fields of the second line are in old files; Caffe ignores them here
+_SUPPORTED_FIELDS = {"source", "batch_size", "scale", "root_folder", "cache_images", "crop_mode", "context_pad"} | {
+    *("mean_file", "crop_size", "mirror", "fg_threshold", "bg_threshold", "fg_fraction"),
+}
+_MAX_CROP_SIZE = 1 << 15  # pixels, the side of a square
+_SUPPORTED_TRANSFORM_FIELDS = {"scale", "mirror", "crop_size", "mean_file", "mean_value"}
 
 
-def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_images: int | None = None) -> ImageWindows:
+class _ImageWindows(NamedTuple):
+    names: list[str]  # of the images
+    foreground: np.ndarray  # the windows with enough overlap, int32 (n, 6): image, class, x1, y1, x2, y2
+    background: np.ndarray  # the windows with too little overlap, in the same form, with class 0
+
+
+def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_images: int | None = None) -> _ImageWindows:
     """Read a window file. Windows with an overlap from `bg_threshold` up to `fg_threshold` are omitted.
 
     Args:
@@ -63,40 +63,30 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
     Raises:
         DataError: if the file cannot be read or is malformed, or a foreground window has class 0 or less.
     """
-    images = ImageList(file, [], [])
+    names: list[str] = []
     foreground: list[np.ndarray] = []
     background: list[np.ndarray] = []
     problems: list[Problem] = []
     try:
         with open(file, encoding="utf-8", errors="surrogateescape") as text_file:
-            words = _Words(text_file)
+            words = Words(text_file)
             for image_number, line_number in itertools.islice(_read_image_numbers(words), max_images):
-                image_index = len(images.names)
-                if image_number != image_index:
-                    problems.append(
-                        Problem(
-                            f"expected image {image_index}, found image {image_number}; images must be numbered from 0",
-                            str(file),
-                            line_number,
-                        )
-                    )
-                images.names.append(next(words))
-                images.labels.append(0)
+                image_index = len(names)
+                names.append(next(words))
                 channels, _, _ = [int(next(words)) for _ in range(3)]
-                if channels != 3:
-                    problems.append(Problem(f"the image must have 3 channels, not {channels}", str(file), line_number))
                 windows = _parse_windows(words, int(next(words)))
-                rows = np.column_stack([np.full(len(windows), image_index), windows[:, 0], windows[:, 2:]]).astype(
-                    np.int32
-                )
+                columns = np.full(len(windows), image_index), windows[:, 0], windows[:, 2:]
+                rows = np.column_stack(columns).astype(np.int32)
                 is_foreground = windows[:, 1] >= np.float32(fg_threshold)
                 is_background = (windows[:, 1] < np.float32(bg_threshold)) & ~is_foreground
-                if (windows[:, 2:4] > windows[:, 4:]).any():
-                    problems.append(
-                        Problem("a window ends before it begins (x2 < x1 or y2 < y1)", str(file), line_number)
-                    )
-                if (rows[is_foreground, 1] <= 0).any():
-                    problems.append(Problem("a foreground window has class 0 or less", str(file), line_number))
+                numbers = f"expected image {image_index}, found image {image_number}"
+                checks = (
+                    (image_number == image_index, f"{numbers}; images must be numbered from 0"),
+                    (channels == 3, f"the image must have 3 channels, not {channels}"),
+                    ((windows[:, 2:4] <= windows[:, 4:]).all(), "a window ends before it begins (x2 < x1 or y2 < y1)"),
+                    ((rows[is_foreground, 1] > 0).all(), "a foreground window has class 0 or less"),
+                )
+                problems += [Problem(message, str(file), line_number) for is_good, message in checks if not is_good]
                 rows[is_background, 1] = 0
                 foreground.append(rows[is_foreground])
                 background.append(rows[is_background])
@@ -106,23 +96,19 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
         problem = f"'{words.last_word}' is unexpected here" if words.line_number else "is empty"
         message = f"not a window file, or damaged: {problem}; the docstring of {__name__} describes the format"
         raise DataError(Problem(message, str(file), words.line_number or None)) from error
-    if problems:
-        raise DataError(truncate_problems(problems))
-    if not images.names:
+    raise_if_any(DataError, truncate_problems(problems))
+    if not names:
         raise DataError(Problem("the window file names no images", str(file)))
-    return ImageWindows(images, np.concatenate(foreground), np.concatenate(background))
+    return _ImageWindows(names, np.concatenate(foreground), np.concatenate(background))
 
 
-class _Words:
+class Words(Iterator[str]):
     """An iterator over the words of a text. It stores the last word and the number of its line."""
 
     def __init__(self, text_file: TextIO) -> None:
         self.line_number = 0
         self.last_word = ""
         self._words = self._split_lines(text_file)
-
-    def __iter__(self) -> Iterator[str]:
-        return self
 
     def __next__(self) -> str:
         self.last_word = next(self._words)
@@ -133,7 +119,7 @@ class _Words:
             yield from line.split()
 
 
-def _read_image_numbers(words: _Words) -> Iterator[tuple[int, int]]:
+def _read_image_numbers(words: Words) -> Iterator[tuple[int, int]]:
     for word in words:
         # a space between the sign and the number is optional
         if not word.startswith("#"):
@@ -141,7 +127,7 @@ def _read_image_numbers(words: _Words) -> Iterator[tuple[int, int]]:
         yield int(word[1:] or next(words, "")), words.line_number
 
 
-def _parse_windows(words: _Words, count: int) -> np.ndarray:
+def _parse_windows(words: Words, count: int) -> np.ndarray:
     """Read windows, float64 (count, 6). Column 1, the overlap, is rounded to float32; the others are integers."""
     if count < 0:
         raise ValueError(count)
@@ -185,33 +171,23 @@ class Warp(NamedTuple):
         """
         x1, y1, x2, y2 = map(int, box)
         x, y = _Span(x1, x2, image.shape[1]), _Span(y1, y2, image.shape[0])
-        x_fill = y_fill = _Fill(self.size, 0, 0)
+        x_fill = y_fill = self.size, 0, 0  # filled pixels of the square, and empty ones before and after them
         if self.context or self.is_square:
             half_sizes = (x.half_size, y.half_size)
             new_half_sizes = (max(half_sizes),) * 2 if self.is_square else half_sizes
             scale = np.float32(self.size) / np.float32(self.size - 2 * self.context)
             x, x_fill = x.widen(new_half_sizes[0], scale).fit(self.size)
             y, y_fill = y.widen(new_half_sizes[1], scale).fit(self.size)
-        # mirroring moves the empty part on the right to the left
-        row, column = y_fill.num_before, x_fill.num_after if mirror else x_fill.num_before
-        size = min(x_fill.num_filled, self.size - column), min(y_fill.num_filled, self.size - row)
+        (width, left, right), (height, row, _) = x_fill, y_fill
+        column = right if mirror else left  # mirroring moves the empty part on the right to the left
+        size = min(width, self.size - column), min(height, self.size - row)
         is_inside = 0 <= x.first <= x.last < x.image_size and 0 <= y.first <= y.last < y.image_size
         if not is_inside or min(size) < 1:
             problem = "too little of it is" if is_inside else "is not"
-            raise DataError(
-                f"window {' '.join(map(str, box))}: {problem} in the image, "
-                f"which is {image.shape[1]} x {image.shape[0]}"
-            )
+            size_text = f"{image.shape[1]} x {image.shape[0]}"
+            raise DataError(f"window {' '.join(map(str, box))}: {problem} in the image, which is {size_text}")
         pixels = cv2.resize(image[y.first : y.last + 1, x.first : x.last + 1], size)
         return (pixels[:, ::-1] if mirror else pixels), row, column
-
-
-class _Fill(NamedTuple):
-    """The number of filled pixels along one side of the square, and of empty pixels before and after them."""
-
-    num_filled: int
-    num_before: int
-    num_after: int
 
 
 class _Span(NamedTuple):
@@ -230,13 +206,14 @@ class _Span(NamedTuple):
         center = np.float32(self.first) + self.half_size
         return _Span(_round(center - half_size * scale), _round(center + half_size * scale), self.image_size)
 
-    def fit(self, size: int) -> tuple[_Span, _Fill]:
-        """Return the part inside the image, and the pixels that it fills when the span is warped to `size` pixels."""
-        pixels_before, pixels_after = max(0, -self.first), max(0, self.last - self.image_size + 1)
-        visible_span = _Span(self.first + pixels_before, self.last - pixels_after, self.image_size)
+    def fit(self, size: int) -> tuple[_Span, tuple[int, int, int]]:
+        """Return the part inside the image, and of `size` pixels, how many it fills, and are before and after it."""
+        before, after = max(0, -self.first), max(0, self.last - self.image_size + 1)
+        visible_span = _Span(self.first + before, self.last - after, self.image_size)
         scale = np.float32(size) / np.float32(self.last - self.first + 1)
         length = visible_span.last - visible_span.first + 1
-        return visible_span, _Fill(*(_round(np.float32(n) * scale) for n in (length, pixels_before, pixels_after)))
+        num_filled, num_before, num_after = (_round(np.float32(n) * scale) for n in (length, before, after))
+        return visible_span, (num_filled, num_before, num_after)
 
 
 def _round(x: np.float32) -> int:
@@ -244,35 +221,20 @@ def _round(x: np.float32) -> int:
     return int(np.copysign(np.floor(np.abs(np.float64(x)) + 0.5), x))
 
 
-log = logging.getLogger("caffejax.data")
-
-# the fields of the second line are in old files; Caffe ignores them here
-_SUPPORTED_FIELDS = {"source", "batch_size", "scale", "root_folder", "cache_images", "crop_mode", "context_pad"} | {
-    *("mean_file", "crop_size", "mirror", "fg_threshold", "bg_threshold", "fg_fraction"),
-}
-_MAX_CROP_SIZE = 1 << 15  # pixels, the side of a square
-_SUPPORTED_TRANSFORM_FIELDS = {"scale", "mirror", "crop_size", "mean_file", "mean_value"}
-
-
-class WindowBatches:
+class _WindowBatches:
     """Batches of randomly sampled windows: first windows on background, then windows on objects.
 
     The fraction `fg_fraction` of a batch are windows on objects. The tops are the windows, float32 (N, 3, crop_size,
     crop_size), and their classes, float32 (N,), which are 0 for background.
-
-    Args:
-        definition: the layer's definition. The constructor reads the complete window file.
-        tops: the shape and dtype of each top, as `WindowDataLayer.probe` returned them.
-
-    Raises:
-        DataError: if the window file is malformed, an image is missing, or a batch needs windows that do not exist.
     """
 
     def __init__(self, definition: LayerDefinition, tops: TopSpecs) -> None:
         param, transform_param = definition.layer.window_data_param, definition.layer.transform_param
         self.tops = tops
         self._definition = definition
-        self._windows, self._paths = _read_windows(definition)
+        windows, self._paths = _read_windows(definition)
+        self._file = str(definition.path(param.source))
+        self._window_sets = windows.foreground, windows.background
         self._warp = Warp(transform_param.crop_size, param.context_pad, param.crop_mode == "square")
         self._mirror: bool = transform_param.mirror
         # Caffe reads the scale from window_data_param, and all other settings from transform_param
@@ -285,23 +247,14 @@ class WindowBatches:
         self.num_threads = count_available_cores()
         self.num_examples = None
         counts = {"fg_threshold": self._num_foreground, "bg_threshold": self.batch_size - self._num_foreground}
-        for name, count, windows in zip(counts, counts.values(), self._window_sets, strict=True):
-            if count and not len(windows):
+        for (name, count), candidates in zip(counts.items(), self._window_sets, strict=True):
+            if count and not len(candidates):
                 threshold = f"{getattr(param, name):g}"
                 overlap = f"{threshold} or more" if name == "fg_threshold" else f"less than {threshold}"
                 message = f"no window overlaps by {overlap}, but a batch needs {count}"
-                raise DataError(Problem(f"{message}; change {name} or fg_fraction", str(self._windows.images.file)))
-
-    @property
-    def _window_sets(self) -> tuple[np.ndarray, np.ndarray]:
-        return self._windows.foreground, self._windows.background
+                raise DataError(Problem(f"{message}; change {name} or fg_fraction", self._file))
 
     def read(self, start: int) -> Batch:
-        """Read the batch that begins at example `start`.
-
-        Raises:
-            DataError: if an image cannot be read, or a window is not in its image. The message names the image.
-        """
         images, labels = (np.zeros(shape.shape, np.float32) for shape in self.tops)
         words = self._rng.words(start, self.batch_size)
         foreground, background = self._window_sets
@@ -313,11 +266,9 @@ class WindowBatches:
         return Batch((images, labels))
 
     def checksum(self) -> int:
-        """Return 0: the window file, which is compared as a whole, lists all examples."""
-        return 0
+        return 0  # the window file, which is compared as a whole, lists all examples
 
     def close(self) -> None:
-        """Release the cached images."""
         if self._file_cache is not None:
             self._file_cache.clear()
 
@@ -327,26 +278,24 @@ class WindowBatches:
         try:
             pixels, row, column = self._warp(image.transpose(1, 2, 0), box, mirror)
         except DataError as error:
-            raise DataError(Problem(f"image '{path}': {error}", str(self._windows.images.file))) from error
+            raise DataError(Problem(f"image '{path}': {error}", self._file)) from error
         height, width = pixels.shape[:2]
         region = np.s_[:, row : row + height, column : column + width]
         with np.errstate(over="ignore", invalid="ignore"):  # larger numbers become infinity, as in Caffe
             out[region] = (pixels.transpose(2, 0, 1) - self._mean[region]) * self._scale
 
     def _read_bytes(self, image_index: int) -> bytes:
-        if self._file_cache is None:
-            return read_file(self._paths[image_index])
-        if image_index not in self._file_cache:
-            self._file_cache[image_index] = read_file(self._paths[image_index])
-        return self._file_cache[image_index]
+        cache = {} if self._file_cache is None else self._file_cache
+        if image_index not in cache:
+            cache[image_index] = read_bytes(self._paths[image_index], DataError)
+        return cache[image_index]
 
 
-def _read_windows(definition: LayerDefinition, max_images: int | None = None) -> tuple[ImageWindows, list[str]]:
-    """Read the windows of the first `max_images` images, or of all, and find the files of the images."""
+def _read_windows(definition: LayerDefinition, max_images: int | None = None) -> tuple[_ImageWindows, list[str]]:
     param = definition.layer.window_data_param
     file = definition.path(param.source)
     windows = read_windows(file, param.fg_threshold, param.bg_threshold, max_images)
-    return windows, find_files(file, windows.images.names, param.root_folder, get_search_folders(definition, file))
+    return windows, find_files(file, windows.names, param.root_folder, get_search_folders(definition, file))
 
 
 def _crop_mean(definition: LayerDefinition) -> np.ndarray:
@@ -372,6 +321,8 @@ class WindowDataLayer(DataLayer):
     window_data_param only.
     """
 
+    label_shapes = staticmethod(scalar_label_shapes)
+
     def check_settings(self) -> None:
         """Check window_data_param and transform_param."""
         param, transform_param = self.layer_param.window_data_param, self.layer_param.transform_param
@@ -384,27 +335,17 @@ class WindowDataLayer(DataLayer):
             message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
             log.warning(message + "set window_data_param.scale instead", self.layer_param.name)
 
-    def _list_problems(self) -> list[str]:
+    def _list_problems(self) -> Iterator[str]:
         param, transform_param = self.layer_param.window_data_param, self.layer_param.transform_param
-        problems = []
-        if not param.source:
-            problems.append("window_data_param has no source; name a window file")
-        if param.batch_size < 1:
-            problems.append(f"window_data_param.batch_size must be 1 or more, not {param.batch_size}")
+        yield from list_source_problems(param, "window_data_param", "a window file")
         if not 1 <= transform_param.crop_size <= _MAX_CROP_SIZE:
-            problems.append(f"transform_param.crop_size must be 1 to {_MAX_CROP_SIZE}, not {transform_param.crop_size}")
+            yield f"transform_param.crop_size must be 1 to {_MAX_CROP_SIZE}, not {transform_param.crop_size}"
         elif 2 * param.context_pad >= transform_param.crop_size:
-            problems.append("window_data_param.context_pad must be less than half of transform_param.crop_size")
+            yield "window_data_param.context_pad must be less than half of transform_param.crop_size"
         if param.crop_mode not in ("warp", "square"):
-            problems.append(f"window_data_param.crop_mode is '{param.crop_mode}'; it must be 'warp' or 'square'")
+            yield f"window_data_param.crop_mode is '{param.crop_mode}'; it must be 'warp' or 'square'"
         if not 0 <= param.fg_fraction <= 1:
-            problems.append(f"window_data_param.fg_fraction is {param.fg_fraction:g}; it must be between 0 and 1")
-        return problems
-
-    @staticmethod
-    def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape]:
-        """Return the shape of one number for each example."""
-        return [(batch_size,)]
+            yield f"window_data_param.fg_fraction is {param.fg_fraction:g}; it must be between 0 and 1"
 
     def probe(self) -> SourceSpec:
         """Check the mean and the first image of the window file.
@@ -419,7 +360,7 @@ class WindowDataLayer(DataLayer):
 
     def open(self, tops: TopSpecs) -> Batches:
         """Read the window file."""
-        return WindowBatches(self.definition, tops)
+        return _WindowBatches(self.definition, tops)
 
 
 register("WindowData", WindowDataLayer.implementation(), bottoms=0, tops=2, param="window_data_param")

@@ -10,8 +10,10 @@ import numpy as np
 from ...base.config import MAX_IMAGE_PIXELS
 from ...base.errors import DataError, Problem
 from ...base.human_readable import format_shape
+from ...base.paths import read_bytes
 from ..schema import caffe_pb2
-from .image_decoding import decode_file, read_file, resize
+from ..schema.blob_proto import Legacy4D, encode_blob
+from .image_decoding import decode_file, resize
 from .import_cv2 import cv2
 
 
@@ -45,7 +47,7 @@ def encode_image_datum(
         DataError: if the file cannot be read or decoded, or OpenCV does not support the encoding. The message names the
             file.
     """
-    content = read_file(path)
+    content = read_bytes(path, DataError)
     image = resize(decode_file(path, content, color, max_pixels), height, width, max_pixels)
     datum = make_datum(path, None if height and width else content, image, encoding)
     datum.label = label
@@ -65,10 +67,12 @@ def make_datum(path: str, content: bytes | None, image: np.ndarray, encoding: st
         DataError: if OpenCV does not support the encoding. The message names the file.
     """
     datum = caffe_pb2.Datum(encoded=bool(encoding))
+    suffix = guess_encoding(path)
+    has_this_encoding = suffix == encoding.lower() or (encoding.lower(), suffix) == ("jpg", "jpeg")
     if not encoding:
         datum.channels, datum.height, datum.width = image.shape
         datum.data = image.tobytes()
-    elif content is not None and _has_suffix(path, encoding):
+    elif content is not None and has_this_encoding:
         datum.data = content
     else:
         datum.data = _encode(image, encoding, path)
@@ -113,10 +117,7 @@ class MeanImage:
 
     def to_binaryproto(self) -> bytes:
         """Serialize the mean as a .binaryproto, in the form that Caffe writes."""
-        channels, height, width = self._sum.shape
-        blob = caffe_pb2.BlobProto(num=1, channels=channels, height=height, width=width)
-        blob.data.extend(self.value.ravel().tolist())
-        return blob.SerializeToString()
+        return b"".join(encode_blob(self.value[None].view(Legacy4D)))
 
 
 def encode_feature_datums(features: np.ndarray, name: str) -> Iterable[bytes]:
@@ -138,18 +139,12 @@ def encode_feature_datums(features: np.ndarray, name: str) -> Iterable[bytes]:
         yield datum.SerializeToString()
 
 
-def _has_suffix(path: str, encoding: str) -> bool:
-    suffix, encoding = guess_encoding(path), encoding.lower()
-    return suffix == encoding or (encoding, suffix) == ("jpg", "jpeg")
-
-
 def _encode(image: np.ndarray, encoding: str, path: str) -> bytes:
     try:
         is_encoded, data = cv2.imencode(f".{encoding}", image.transpose(1, 2, 0))
+        reason = "OpenCV failed"
     except cv2.error as error:
         is_encoded, reason = False, error.err
-    else:
-        reason = "OpenCV failed"
     if not is_encoded:
         message = f"cannot be stored as '{encoding}': {reason}; use --encode_type jpg or png"
         raise DataError(Problem(message, str(Path(path))))

@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import prod
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...base.errors import GraphError, Problem, did_you_mean, shorten_list
+from ...base.errors import GraphError, shorten_list
 from ...base.variables import Variables
-from ..checkpoints.load_save import load_weights
 from ..data.synthetic_inputs import complete_inputs
-from ..graph import Graph, Layer
+from ..graph import Layer
 from ..layers import Declaration, LayerType
-from ..layers.context import Phase
-from ..layers.dispatch import Arrays
-from ..program import Part, PassInputs, PassOutputs, Values, make_unfused_schedule, run_schedule, split_by_layer
+from ..layers.context import Arrays, Phase
+from ..program.backward import is_users_host_layer
 from ..program.net import Net
 from ..schema.caffe_pb2 import LayerParameter
+from .cases import is_unused, make_cases, make_net_variables, name_bottom, single_layer_net
 from .finite_differences import (
     FLOAT32,
     Differences,
@@ -36,18 +35,9 @@ from .finite_differences import (
     finite_difference_gradients,
     select_tolerances,
 )
-from .layer_gradients import (
-    Argument,
-    Case,
-    autodiff_gradients,
-    compute_tops,
-    net_gradients,
-    rule_gradients,
-    sample_diffs,
-    single_layer_net,
-)
+from .layer_gradients import Argument, Case, autodiff_gradients, compute_tops, net_gradients, rule_gradients
 from .report import OK, OK_DECLARED, OK_INDICES, OK_STOPPED, Report, Row, WorstError, make_row
-from .traits import check_traits
+from .traits import find_untrue_traits
 
 NOT_CHECKED = (
     "not checked: all gradients are zero; give other weights (--weights) or inputs (--inputs), or set a filler"
@@ -55,6 +45,7 @@ NOT_CHECKED = (
 NOTHING_TO_COMPARE = "nothing to compare"
 UNUSED_PARAM = "never used in phase {}: its gradient is zero everywhere"
 BACKWARD_WRONG = "backward is wrong"
+AUTODIFF_WRONG = "autodiff differs from finite differences"
 ZERO_NOTE = (
     "The backward of layer '{}' gives zeros. If it is to stop the gradient, declare so: Gradient(stops_gradient=True) "
     "for a registered type, `stops_gradient = True` in the class of a Python layer."
@@ -70,31 +61,30 @@ MAX_UNCERTAINTY = 0.1  # of a finite difference that is to show an error, relati
 MAX_SKIPPED_FRACTION = 0.9  # maximum fraction of skipped elements for a valid comparison
 
 
-@dataclass(frozen=True)
-class LayerGradients:
-    """The gradients of one layer by each method, as lists with one gradient per argument.
+class LayerGradients(NamedTuple):
+    """The gradients of one layer by each method, as lists with one item per argument.
 
     Attributes:
         differences: the gradients by finite differences.
-        directions: derivatives along directions for a layer that computes in float32 or has no rule, or None for
-            other layers.
-        autodiff: the gradients by autodiff of the forward pass, or None for a layer on the host.
+        directions: derivatives along directions for a layer that computes in float32 or has no rule. For other layers,
+            the items are empty.
+        autodiff: the gradients by autodiff of the forward pass. For a layer on the host, the items are None.
         rule: the gradients by the hand-written rule. If there is no rule, they are zeros for a layer on the host, and
             None for other layers.
         net: for types that prefer their rule to the derivative, the gradients that the net computes. For other types,
-            it is None.
+            the items are None.
     """
 
     differences: Sequence[Differences]
-    directions: Sequence[Sequence[DirectionalDifference]] | None
-    autodiff: Sequence[np.ndarray] | None
-    rule: Sequence[np.ndarray] | None
-    net: Sequence[np.ndarray] | None
+    directions: Sequence[Sequence[DirectionalDifference]]
+    autodiff: Sequence[np.ndarray | None]
+    rule: Sequence[np.ndarray | None]
+    net: Sequence[np.ndarray | None]
 
 
 def compute_gradients(case: Case, samples: int | None, random: np.random.Generator) -> LayerGradients:
     """Compute the gradients of one layer by all available methods."""
-    gradient = case.context.type.gradient
+    gradient, absent = case.context.type.gradient, [None] * len(case.arguments)
     rule: Sequence[np.ndarray] | None = None
     if gradient.backward:
         rule = rule_gradients(case)
@@ -107,10 +97,10 @@ def compute_gradients(case: Case, samples: int | None, random: np.random.Generat
         suspects = [_find_worst_index(a, b) for a, b in zip(rule, autodiff, strict=True)]
     return LayerGradients(
         differences=finite_difference_gradients(case, samples, random, suspects),
-        directions=None if checked is None else directional_differences(case, checked, random),
-        autodiff=autodiff,
-        rule=rule,
-        net=net_gradients(case) if gradient.backward and gradient.overrides_autodiff else None,
+        directions=[()] * len(absent) if checked is None else directional_differences(case, checked, random),
+        autodiff=autodiff or absent,
+        rule=rule or absent,
+        net=net_gradients(case) if gradient.backward and gradient.overrides_autodiff else absent,
     )
 
 
@@ -122,15 +112,7 @@ def compare_gradients(layer: str, case: Case, gradients: LayerGradients) -> list
         case: the layer and its arrays.
         gradients: the gradients.
     """
-    missing_gradients = [None] * len(case.arguments)
-    methods = (
-        gradients.differences,
-        gradients.directions or [()] * len(case.arguments),
-        gradients.autodiff or missing_gradients,
-        gradients.rule or missing_gradients,
-        gradients.net or missing_gradients,
-    )
-    arguments = zip(case.arguments, *methods, strict=True)
+    arguments = zip(case.arguments, *gradients, strict=True)
     return [_compare_argument(layer, case.context.type, *argument) for argument in arguments]
 
 
@@ -141,7 +123,7 @@ def check_layer(layer: Layer, case: Case, samples: int | None, random: np.random
     try:
         gradients = compute_gradients(case, samples, random)
     except Exception as error:
-        if not _is_unused(layer):
+        if not is_unused(layer):
             raise
         reason = f"not checked: the net needs no gradient of it, and backward raises {type(error).__name__}: {error}"
         return _make_problem_rows(layer, case, reason)
@@ -183,23 +165,27 @@ def _compare_elsewhere(
     """
     if not any(_is_undecided(row) for row in rows):
         return rows
-    try:
+    with _allow_refusal(case):
         arguments = zip(case.arguments, case.values, strict=True)
         values = [_move(value, random) if a.kind == "bottom" else np.asarray(value) for a, value in arguments]
         moved_case = case.move(values, _draw_index_bottoms(layer, case, random))
         if _find_problem_of_tops(moved_case):
             return rows
-        gradients = compute_gradients(moved_case, samples, random)
-    except Exception:
-        if not case.on_host:
-            raise
-        return rows  # a user's layer may refuse other arrays
-    moved_rows = compare_gradients(layer.key, moved_case, gradients)
-    rows = [
-        moved if _is_undecided(row) and (not _is_undecided(moved) or (moved.ok and not row.ok)) else row
-        for row, moved in zip(rows, moved_rows, strict=True)
-    ]
-    return _reject_zeros(rows, moved_case, random)
+        moved_rows = compare_gradients(layer.key, moved_case, compute_gradients(moved_case, samples, random))
+        rows = [
+            moved if _is_undecided(row) and (not _is_undecided(moved) or (moved.ok and not row.ok)) else row
+            for row, moved in zip(rows, moved_rows, strict=True)
+        ]
+        return _reject_zeros(rows, moved_case, random)
+    return rows
+
+
+def _allow_refusal(case: Case) -> AbstractContextManager[None]:
+    """Return a context manager that ends the block at an error of a layer on the host.
+
+    A user's layer may refuse other arrays than those of its net. An error of another layer is a fault.
+    """
+    return suppress(Exception) if case.on_host else nullcontext()
 
 
 def _is_undecided(row: Row) -> bool:
@@ -240,19 +226,16 @@ def _reject_zeros(rows: list[Row], case: Case, random: np.random.Generator) -> l
         return rows
     values = [random.normal(size=value.shape) for value in case.values]
     is_nonzero = [False] * len(rows)
-    for sign in (1, -1):  # both, so that a small array does not miss the slope of a ReLU
-        try:
+    with _allow_refusal(case):  # of random numbers; a layer on the host may have no rule, either
+        for sign in (1, -1):  # both, so that a small array does not miss the slope of a ReLU
             random_case = case.move([sign * value for value in values])
             gradients = (rule_gradients if case.on_host else autodiff_gradients)(random_case) or []
-        except Exception:
-            if not case.on_host:
-                raise
-            return rows  # a user's layer may refuse random numbers, or have no rule
-        is_nonzero = [was_nonzero or bool(g.any()) for was_nonzero, g in zip(is_nonzero, gradients, strict=True)]
-    return [
-        replace(row, verdict=NOT_CHECKED) if row.zero and row.ok and nonzero else row
-        for row, nonzero in zip(rows, is_nonzero, strict=True)
-    ]
+            is_nonzero = [was_nonzero or bool(g.any()) for was_nonzero, g in zip(is_nonzero, gradients, strict=True)]
+        return [
+            replace(row, verdict=NOT_CHECKED) if row.zero and row.ok and nonzero else row
+            for row, nonzero in zip(rows, is_nonzero, strict=True)
+        ]
+    return rows
 
 
 def _reject_unused_param(row: Row, layer: Layer, case: Case, argument: Argument) -> Row:
@@ -260,7 +243,7 @@ def _reject_unused_param(row: Row, layer: Layer, case: Case, argument: Argument)
 
     Caffe's Python layers are excepted, because their blobs may store numbers between passes.
     """
-    if not (row.zero and row.ok and argument.kind == "blob") or _is_users_host_layer(layer):
+    if not (row.zero and row.ok and argument.kind == "blob") or is_users_host_layer(layer):
         return row
     blobs = [1.5 * blob + 1 if i == argument.position else blob for i, blob in enumerate(case.blobs)]
     try:
@@ -278,34 +261,28 @@ def _compare_at_second_point(rows: list[Row], case: Case, random: np.random.Gene
     checked at larger numbers, which reach further branches. Arrays of whole numbers, such as labels, stay as they are.
     """
     values = [np.asarray(value, np.float64) for value in case.values]
-
-    def scale(value: np.ndarray) -> np.ndarray:
-        return value * random.uniform(0.8, 1.0, value.shape) if case.on_host else 3 * value
-
-    moved_values = [v if np.array_equal(v, np.trunc(v)) else scale(v) for v in values]
-    try:
+    moved_values = [
+        v if np.array_equal(v, np.trunc(v)) else v * (random.uniform(0.8, 1.0, v.shape) if case.on_host else 3)
+        for v in values
+    ]
+    gradients = None
+    with _allow_refusal(case):
         moved_case = case.move(moved_values)
-        if _find_problem_of_tops(moved_case):
-            return rows
-        gradients = (
-            rule_gradients(moved_case) if case.context.type.gradient.backward else autodiff_gradients(moved_case)
-        )
-    except Exception:
-        if not case.on_host:
-            raise
-        return rows  # a user's layer may refuse other arrays
+        if not _find_problem_of_tops(moved_case):
+            compute = rule_gradients if case.context.type.gradient.backward else autodiff_gradients
+            gradients = compute(moved_case)
     if gradients is None:
         return rows
     directions, tolerance = directional_differences(moved_case, gradients, random), select_tolerances(case).tolerance
+    errors = (_find_direction_error(d, g, tolerance) for d, g in zip(directions, gradients, strict=True))
     result = []
-    for row, gradient, argument_directions in zip(rows, gradients, directions, strict=True):
-        error = _find_direction_error(argument_directions, gradient, tolerance)
+    for row, error in zip(rows, errors, strict=True):
         if row.verdict == OK and error > 0:
             worst = WorstError(error, None)
             if case.on_host:
                 row = replace(row, rule_differences=worst, verdict=BACKWARD_WRONG)
             else:
-                row = replace(row, autodiff_differences=worst, verdict=_verdict_without_rule(False, False))
+                row = replace(row, autodiff_differences=worst, verdict=AUTODIFF_WRONG)
         result.append(row)
     return result
 
@@ -325,29 +302,26 @@ def _compare_argument(
     rule_differences, autodiff_differences = (
         None if g is None else _find_worst_difference(differences, g) for g in (rule, autodiff)
     )
+    if error := _find_direction_error(directions, gradients[0], differences.tolerance):  # above the tolerance
+        rule_differences = None if rule is None else WorstError(error, None)
+        autodiff_differences = None if autodiff is None else WorstError(error, None)
     rule_matches, autodiff_matches = (
         w is not None and w.error <= differences.tolerance for w in (rule_differences, autodiff_differences)
     )
     is_zero = not any(gradient.any() for gradient in gradients)
+    is_declared = bool(layer_type.gradient.deviation)
     if autodiff is None:
-        assert rule is not None
-        direction_error = _find_direction_error(directions, rule, differences.tolerance)
-        if direction_error > 0:
-            rule_matches, rule_differences = False, WorstError(direction_error, None)
-        verdict = _host_verdict(rule_matches, layer_type.gradient.backward is not None)
-        if rule_matches and not is_zero and not _is_visible(rule, differences, directions):
-            verdict = NOT_RESOLVED
+        verdict = BACKWARD_WRONG if layer_type.gradient.backward else "has no backward, but a gradient"
+        if rule_matches:
+            is_visible = is_zero or _is_visible(gradients[0], differences, directions)
+            verdict = OK if is_visible else NOT_RESOLVED
     elif rule is None or rule_autodiff is None:
-        direction_error = _find_direction_error(directions, autodiff, differences.tolerance)
-        if direction_error > 0:
-            autodiff_matches, autodiff_differences = False, WorstError(direction_error, None)
-        verdict = _verdict_without_rule(autodiff_matches, bool(layer_type.gradient.deviation))
+        verdict = OK if autodiff_matches else OK_DECLARED if is_declared else AUTODIFF_WRONG
     elif net is None:
         are_equal = rule_autodiff.error <= RULE_TOLERANCE
-        verdict = _full_verdict(are_equal, rule_matches, autodiff_matches, bool(layer_type.gradient.deviation))
+        verdict = _full_verdict(are_equal, rule_matches, autodiff_matches, is_declared)
     else:
-        is_accepted = autodiff_matches or bool(layer_type.gradient.deviation)
-        verdict = _preferred_rule_verdict(rule, autodiff, net, rule_autodiff, is_accepted)
+        verdict = _preferred_rule_verdict(rule, autodiff, net, rule_autodiff, autodiff_matches or is_declared)
     num_checked, num_sampled = int(differences.is_resolved.sum()), len(differences.flat_indices)
     # a gradient of zero needs no comparison if it is the only one, because tops may be constant except for jumps
     needs_no_differences = is_zero and (len(gradients) == 1 or num_sampled == 0)
@@ -387,18 +361,6 @@ def _is_visible(gradient: np.ndarray, differences: Differences, directions: Sequ
     return any(2 * d.uncertainty <= MAX_UNCERTAINTY * abs(np.vdot(gradient, d.direction)) for d in directions)
 
 
-def _host_verdict(rule_matches: bool, has_rule: bool) -> str:
-    if rule_matches:
-        return OK
-    return BACKWARD_WRONG if has_rule else "has no backward, but a gradient"
-
-
-def _verdict_without_rule(autodiff_matches: bool, not_derivative: bool) -> str:
-    if autodiff_matches:
-        return OK
-    return OK_DECLARED if not_derivative else "autodiff differs from finite differences"
-
-
 def _full_verdict(are_equal: bool, rule_matches: bool, autodiff_matches: bool, not_derivative: bool) -> str:
     match are_equal, rule_matches, autodiff_matches:
         case True, True, True:
@@ -423,7 +385,7 @@ def _preferred_rule_verdict(
     The rule must only have a positive dot product with the derivative.
     """
     if not autodiff_matches:
-        return "autodiff differs from finite differences"
+        return AUTODIFF_WRONG
     if _find_worst_error(rule, net).error > RULE_TOLERANCE:
         return "the net does not use the rule, although the type sets overrides_autodiff"
     if rule_autodiff.error <= RULE_TOLERANCE:
@@ -434,7 +396,6 @@ def _preferred_rule_verdict(
 
 
 def _find_worst_difference(differences: Differences, gradient: np.ndarray) -> WorstError:
-    """Return the largest relative error between the resolved finite differences and a gradient."""
     is_resolved = differences.is_resolved
     indices, values = differences.flat_indices[is_resolved], differences.values[is_resolved]
     noise = differences.noise[is_resolved]
@@ -457,9 +418,7 @@ def _find_worst_error(a: np.ndarray, b: np.ndarray, floor: np.ndarray | float = 
     magnitude = np.maximum(np.abs(a), np.abs(b))
     largest = magnitude[np.isfinite(magnitude)].max(initial=0.0)
     with np.errstate(invalid="ignore"):
-        error = np.abs(a - b) / np.maximum.reduce(
-            [magnitude, np.full(a.shape, 0.01 * largest + 1e-10), floor + 0 * magnitude]
-        )
+        error = np.abs(a - b) / np.maximum(magnitude, np.maximum(0.01 * largest + 1e-10, floor))
     error = np.where(np.isfinite(a) & np.isfinite(b), error, np.inf)
     flat_index = int(error.argmax())
     return WorstError(float(error.flat[flat_index]), _unravel(flat_index, a.shape))
@@ -531,7 +490,7 @@ def check_gradients(
     with jax.enable_x64(True):
         if isinstance(net_or_layer, Net):
             net, arrays = net_or_layer, dict(inputs or {})
-            variables = _make_variables(net, weights, random, seed)
+            variables = make_net_variables(net, weights, random, seed)
         else:
             net, arrays, variables = single_layer_net(net_or_layer, param, bottoms, blobs, phase, random)
             layers = [net.graph.layers[-1].key]
@@ -545,7 +504,10 @@ def check_gradients(
                 rows += _make_rows_without_gradient(layer, case)
                 if case.context not in tested_contexts:  # traits are the same for equal layers
                     tested_contexts.add(case.context)
-                    rows += check_traits(layer, case)
+                    rows += [
+                        make_row(layer, f"trait {name}", f"trait is untrue: {problem}")
+                        for name, problem in find_untrue_traits(case)
+                    ]
     return Report(tuple(rows), tuple(_iterate_notes(rows, cases)))
 
 
@@ -555,7 +517,7 @@ def _make_rows_without_gradient(layer: Layer, case: Case) -> list[Row]:
         return []
     verdict = OK_STOPPED if layer.type.stops_gradients else OK_INDICES
     return [
-        make_row(layer, _name_bottom(i, name), verdict, case.bottoms[i].size) for i, name in enumerate(layer.bottoms)
+        make_row(layer, name_bottom(i, name), verdict, case.bottoms[i].size) for i, name in enumerate(layer.bottoms)
     ]
 
 
@@ -569,145 +531,3 @@ def _iterate_notes(rows: Sequence[Row], cases: Sequence[tuple[Layer, Case]]) -> 
     ]
     if one_row:
         yield ONE_ROW_NOTE.format(", ".join(shorten_list(one_row)))
-
-
-def make_cases(
-    net: Net,
-    layers: Sequence[str] | None,
-    variables: Variables,
-    inputs: Mapping[str, np.ndarray],
-    random: np.random.Generator,
-    key: jax.Array,
-) -> list[tuple[Layer, Case]]:
-    """Return layers with their arrays in one forward pass, as cases to check.
-
-    The arguments of a case are the bottoms and blobs that have a gradient. Layers that have neither bottoms nor blobs
-    are omitted.
-
-    Args:
-        net: the net.
-        layers: names of layers, or None for all layers.
-        variables: the net's variables.
-        inputs: the net's inputs.
-        random: the generator of the diffs of tops.
-        key: the random key of random layers.
-    """
-    selected_layers = [
-        layer
-        for layer in _select_layers(net.graph, layers)
-        if not layer.type.is_input and (layer.bottoms or layer.params)
-    ]
-    arrays = _layer_arrays(net, selected_layers, variables, inputs, key)
-    pairs = []
-    for layer in selected_layers:
-        blobs, bottoms, tops = arrays[layer.key]
-        arguments = _select_arguments(layer)
-        propagate_down = layer.bottom_need_backward
-        if _is_unused(layer):
-            propagate_down = tuple(
-                Argument("bottom", i, _name_bottom(i, n)) in arguments for i, n in enumerate(layer.bottoms)
-            )
-        context = replace(layer.context, fold_in_args=layer.make_fold_in_args(key), propagate_down=propagate_down)
-        pairs.append((layer, Case(context, blobs, bottoms, tops, sample_diffs(tops, random), arguments)))
-    return pairs
-
-
-def _make_variables(
-    net: Net, weights: Variables | str | os.PathLike[str] | None, random: np.random.Generator, seed: int
-) -> Variables:
-    """Return the net's variables: `weights`, otherwise the fillers' values, and random params instead of zeros."""
-    if isinstance(weights, tuple):
-        return Variables(*weights)
-    params, state = net.init(jax.random.key(seed), jnp.float64)
-    variables = Variables(jax.tree.map(lambda param: _sample_if_zero(param, random), params), state)
-    return variables if weights is None else load_weights(weights, net.graph, variables)
-
-
-def _sample_if_zero(param: jax.Array, random: np.random.Generator) -> jax.Array:
-    """Return a random array instead of zeros, at which gradients with respect to other arrays are often zero."""
-    if np.any(param):
-        return param
-    return jnp.asarray(random.normal(size=param.shape) / max(prod(param.shape[1:]), 1) ** 0.5)  # as xavier scales
-
-
-def _select_layers(graph: Graph, names: Sequence[str] | None) -> list[Layer]:
-    if names is None:
-        return [layer for layer in graph.layers if not layer.is_inserted_split]
-    keys = [layer.key for layer in graph.layers]
-    if unknown := [name for name in names if name not in keys]:
-        raise GraphError(
-            Problem(
-                f"the net has no layer '{name}' in phase {graph.phase}"
-                + (did_you_mean(name, keys) or f"; it has {', '.join(shorten_list(keys))}"),
-                file=graph.file,
-            )
-            for name in unknown
-        )
-    return [layer for layer in graph.layers if layer.key in names]
-
-
-def _select_arguments(layer: Layer) -> tuple[Argument, ...]:
-    bottoms = [
-        Argument("bottom", i, _name_bottom(i, name))
-        for i, name in enumerate(layer.bottoms)
-        if i not in layer.index_bottoms and not layer.type.stops_gradients and _is_computed(layer, i)
-    ]
-    blobs = [Argument("blob", i, p.spec.name or f"blob {i}") for i, p in enumerate(layer.params) if p.spec.learnable]
-    return (*bottoms, *blobs)
-
-
-def _name_bottom(index: int, name: str) -> str:
-    return f"bottom {index} ({name})"
-
-
-def _is_computed(layer: Layer, bottom: int) -> bool:
-    """Return whether the gradient of a bottom is computed.
-
-    A user's host layer computes only those that the net needs. If it needs none, all are computed here, so that the
-    layer is checked although it reads the net's inputs.
-    """
-    return not _is_users_host_layer(layer) or layer.bottom_need_backward[bottom] or _is_unused(layer)
-
-
-def _is_unused(layer: Layer) -> bool:
-    """Return whether the net needs no gradient of a user's host layer."""
-    return _is_users_host_layer(layer) and not layer.params and not any(layer.bottom_need_backward)
-
-
-def _is_users_host_layer(layer: Layer) -> bool:
-    return layer.type.instance is not None and layer.type.on_host
-
-
-def _layer_arrays(
-    net: Net, layers: Sequence[Layer], variables: Variables, inputs: Mapping[str, np.ndarray], key: jax.Array
-) -> dict[str, tuple[Arrays, Arrays, Arrays]]:
-    """Return the blobs, bottoms and tops of each layer in one forward pass, by layer key."""
-    selected_keys = {layer.key for layer in layers}
-    schedule = split_by_layer(make_unfused_schedule(net.graph))
-
-    def run_layers(variables: Variables, inputs: Mapping[str, jax.Array], key: jax.Array) -> Any:
-        arrays = {}
-
-        def run_layer(
-            part: Part, pass_inputs: PassInputs, blobs_before: Values, keep: frozenset[str] | None
-        ) -> PassOutputs:
-            (layer,) = part.layers
-            if layer.type.is_input:
-                return PassOutputs({top: inputs[top] for top in layer.tops}, {}, jnp.zeros(()))
-            with layer.locate_errors():
-                blobs = layer.arrays(*variables)
-                bottoms = tuple(blobs_before[name] for name in layer.bottoms)
-                tops = compute_tops(layer.context.with_fold_in_args(layer.make_fold_in_args(key)), blobs, bottoms)
-            if layer.key in selected_keys:
-                arrays[layer.key] = (blobs, bottoms, tops)
-            return PassOutputs(dict(zip(layer.tops, map(_to_float64, tops), strict=True)), {}, jnp.zeros(()))
-
-        run_schedule(schedule, PassInputs(*variables, inputs, key, {}), compute=run_layer)
-        return arrays
-
-    run = run_layers if net.has_host_layers else jax.jit(run_layers)
-    return run(jax.tree.map(_to_float64, variables), jax.tree.map(_to_float64, dict(inputs)), key)
-
-
-def _to_float64(array: Any) -> jax.Array:
-    return jnp.asarray(array, jnp.float64)

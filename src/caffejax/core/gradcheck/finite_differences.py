@@ -14,15 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ..layers import HostFunction
-from ..layers.dispatch import Arrays
-from .layer_gradients import Case, compute_tops
+from .layer_gradients import Case
 
 _MAX_DIRECTION = 3.0  # the largest element of a direction, in standard deviations
 MAX_SLOPE_DIFFERENCE = 1e-3  # a larger relative difference between two one-sided slopes indicates a kink
@@ -57,8 +53,7 @@ FLOAT32 = Tolerances(0.16 / _DIVISORS, 1e-4, 1e-3, float(np.finfo(np.float32).ep
 
 def select_tolerances(case: Case) -> Tolerances:
     """Return the tolerances for the dtype in which the layer of a case computes, which is float64 or float32."""
-    implementation = case.context.type.implementation
-    return FLOAT32 if isinstance(implementation, HostFunction) and implementation.computes_in_float32 else FLOAT64
+    return FLOAT32 if getattr(case.context.type.implementation, "computes_in_float32", False) else FLOAT64
 
 
 @dataclass(frozen=True)
@@ -107,26 +102,22 @@ def finite_difference_gradients(
         random: the generator that selects the elements; the largest and the smallest one are among them.
         suspects: flat indices of further elements of each argument.
     """
-    values = [np.asarray(v, np.float64) for v in case.values]
-    tolerances = select_tolerances(case)
-    starts = np.cumsum([0, *(v.size for v in values)])
-    cost = int(starts[-1]) + sum(d.size for d in case.top_diffs)
+    values, tolerances = [np.asarray(v, np.float64) for v in case.values], select_tolerances(case)
+    compute_change, norm = _make_change(case, values)
+    cost = sum(v.size for v in values) + sum(d.size for d in case.top_diffs)
     samples = samples or int(np.clip(64 * 100_000 // max(cost, 1), 4, 64))
-    selected_indices = [
-        _select_elements(v, samples, random, s) for v, s in zip(values, suspects or [()] * len(values), strict=True)
-    ]
-    magnitudes = [
-        _magnitudes(v.ravel(), flat_indices) for v, flat_indices in zip(values, selected_indices, strict=True)
-    ]
-    steps = np.concatenate(magnitudes)[:, None] * tolerances.steps
-    indices = np.concatenate(
-        [start + flat_indices for start, flat_indices in zip(starts, selected_indices, strict=False)]
-    )
-    changes, norm = _compute_changes(case, indices, np.stack([steps, -steps], -1))
-    result = _extrapolate(changes[..., 0], changes[..., 1], steps, norm, tolerances)
-    ends = np.cumsum([len(flat_indices) for flat_indices in selected_indices])[:-1]
-    parts = zip(selected_indices, *(np.split(r, ends) for r in result), strict=True)
-    return [_resolve(tolerances, *part) for part in parts]
+    results = []
+    for i, value in enumerate(values):
+        indices = _select_elements(value, samples, random, suspects[i] if suspects else ())
+        steps = np.maximum(np.abs(value.flat[indices]), _magnitude(value))[:, None] * tolerances.steps
+        changes = np.zeros((2, *steps.shape))
+        for position in np.ndindex(changes.shape):
+            sign, row, step = position
+            move = np.zeros(value.shape)
+            move.flat[indices[row]] = steps[row, step] * (-1) ** sign
+            changes[position] = compute_change(i, move)
+        results.append(_extrapolate(indices, changes[0], changes[1], steps, norm, tolerances))
+    return results
 
 
 def _select_elements(
@@ -155,34 +146,16 @@ def directional_differences(
         For each argument the derivatives along its gradient, if that is not zero, along ones, and along two random
         directions of 1 and -1.
     """
-    tolerances = select_tolerances(case)
-
-    def compute_tops_of(values: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [np.asarray(top, np.float64) for top in case.move(values).tops]
-
-    values = [np.asarray(v, np.float64) for v in case.values]
-    top_diffs = [np.asarray(diff, np.float64) for diff in case.top_diffs]
-    base_tops = compute_tops_of(values)
-    norm = float(np.sqrt(sum(np.sum((b * c) ** 2) for b, c in zip(base_tops, top_diffs, strict=True))))
+    values, tolerances = [np.asarray(v, np.float64) for v in case.values], select_tolerances(case)
+    compute_change, norm = _make_change(case, values)
     results = []
     for i, (value, gradient) in enumerate(zip(values, gradients, strict=True)):
-
-        def compute_change(move: np.ndarray, i: int = i) -> float:
-            tops = compute_tops_of([v + move if j == i else v for j, v in enumerate(values)])
-            return float(sum(np.sum(c * (m - b)) for c, m, b in zip(top_diffs, tops, base_tops, strict=True)))
-
         directions = [np.ones(value.shape), *(random.choice([-1.0, 1.0], value.shape) for _ in range(2))]
         if gradient.any() and np.isfinite(gradient).all():
             scaled = gradient / np.sqrt(np.mean(np.square(gradient, dtype=np.float64)))
             directions.append(np.clip(scaled, -_MAX_DIRECTION, _MAX_DIRECTION))
-        magnitude = max(float(np.sqrt(np.mean(value**2))), 0.01) if value.size else 0.0
-        results.append(
-            [
-                _measure_direction(magnitude * direction, compute_change, norm, tolerances)
-                for direction in directions
-                if value.size
-            ]
-        )
+        moves = [_magnitude(value) * direction for direction in directions if value.size]
+        results.append([_measure_direction(move, partial(compute_change, i), norm, tolerances) for move in moves])
     return results
 
 
@@ -202,92 +175,32 @@ def _measure_direction(
     return DirectionalDifference(direction, value, uncertainty)
 
 
-def _magnitudes(flat: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    root_mean_square = float(np.sqrt(np.mean(flat**2))) if flat.size else 0.0
-    return np.maximum(np.abs(flat[indices]), max(root_mean_square, 0.01))
+def _magnitude(value: np.ndarray) -> float:
+    return max(float(np.sqrt(np.mean(value**2))), 0.01) if value.size else 0.01
 
 
-def _compute_changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the changes of the scalar sum(tops * top diffs), and the norm of its terms.
+def _make_change(case: Case, values: Sequence[np.ndarray]) -> tuple[Callable[[int, np.ndarray], float], float]:
+    """Return a function that computes the scalar's change if an argument moves, and the norm of the scalar's terms."""
 
-    Args:
-        case: the layer and its arrays.
-        indices: the flat indices of the elements in the concatenation of all arguments, of shape (n,).
-        moves: the changes of each element, of shape (n, steps, 2).
+    def compute_tops(values: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [np.asarray(top, np.float64) for top in case.move(values).tops]
 
-    Returns:
-        The change of the scalar for each move, in an array of the shape of `moves`, and the square root of
-        sum((tops * top diffs)**2).
-    """
-    if moves.size == 0:
-        return np.zeros(moves.shape), 0.0
-    if case.on_host:
-        return _compute_changes_on_host(case, indices, moves)
-    element_index = np.repeat(indices, moves.shape[1] * moves.shape[2])
-
-    def evaluate(key: Any, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays, element_index: Any, delta: Any) -> Any:
-        shapes = [v.shape for v in case.pick(blobs, bottoms)]
-        ends = np.cumsum([int(np.prod(s)) for s in shapes])[:-1]
-
-        def tops(flat: jax.Array) -> Arrays:
-            values = [v.reshape(s) for v, s in zip(jnp.split(flat, ends), shapes, strict=True)]
-            return compute_tops(case.context.with_fold_in_args(key), *case.replace(values, blobs, bottoms))
-
-        def compute_change(move: tuple[jax.Array, jax.Array]) -> jax.Array:
-            moved_tops = tops(flat.at[move[0]].add(move[1]))
-            # subtracted before the sum, so that elements without a change contribute no rounding error
-            terms = [jnp.sum(c * (m - b)) for c, m, b in zip(top_diffs, moved_tops, base_tops, strict=True)]
-            return sum(terms, start=jnp.zeros(()))
-
-        flat = jnp.concatenate([v.ravel() for v in case.pick(blobs, bottoms)])
-        base_tops = tops(flat)
-        squares = [jnp.sum(jnp.square(b * c)) for b, c in zip(base_tops, top_diffs, strict=True)]
-        norm = jnp.sqrt(sum(squares, start=jnp.zeros(())))
-        # a loop, because convolutions are slow under vmap
-        return jax.lax.map(compute_change, (element_index, delta)), norm
-
-    compute = case.compile("differences", evaluate)
-    changes, norm = compute(
-        case.context.fold_in_args, case.blobs, case.bottoms, case.top_diffs, element_index, moves.ravel()
-    )
-    return np.asarray(changes).reshape(moves.shape), float(norm)
-
-
-def _compute_changes_on_host(case: Case, indices: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
-    values = [np.asarray(v, np.float64) for v in case.values]
-    flat, ends = np.concatenate([v.ravel() for v in values]), np.cumsum([v.size for v in values])[:-1]
     top_diffs = [np.asarray(diff, np.float64) for diff in case.top_diffs]
+    base_tops = compute_tops(values)
 
-    def compute_tops_of(flat: np.ndarray) -> list[np.ndarray]:
-        parts = [part.reshape(v.shape) for part, v in zip(np.split(flat, ends), values, strict=True)]
-        return [np.asarray(top, np.float64) for top in case.move(parts).tops]
+    def compute_change(argument: int, move: np.ndarray) -> float:
+        tops = compute_tops([v + move if i == argument else v for i, v in enumerate(values)])
+        # subtracted before the sum, so that elements without a change contribute no rounding error
+        return float(sum(np.sum(c * (m - b)) for c, m, b in zip(top_diffs, tops, base_tops, strict=True)))
 
-    base_tops = compute_tops_of(flat)
-    changes = np.zeros(moves.shape)
-    for i, element in enumerate(indices):
-        for position in np.ndindex(moves.shape[1:]):
-            moved = flat.copy()
-            moved[element] += moves[i][position]
-            differences = (t - b for t, b in zip(compute_tops_of(moved), base_tops, strict=True))
-            changes[i][position] = sum(np.sum(c * d) for c, d in zip(top_diffs, differences, strict=True))
-    return changes, float(np.sqrt(sum(np.sum((b * c) ** 2) for b, c in zip(base_tops, top_diffs, strict=True))))
+    norm = float(np.sqrt(sum(np.sum((b * c) ** 2) for b, c in zip(base_tops, top_diffs, strict=True))))
+    return compute_change, norm
 
 
 def _extrapolate(
-    up: np.ndarray, down: np.ndarray, steps: np.ndarray, norm: float, tolerances: Tolerances
-) -> tuple[np.ndarray, ...]:
-    """Extrapolate the finite differences of each element to step 0.
-
-    Args:
-        up, down: the changes of the scalar for +h and -h, of shape (n, steps).
-        steps: the steps h, of shape (n, steps).
-        norm: the norm of the scalar's terms, for the rounding error.
-        tolerances: the steps and the machine epsilon of the dtype.
-
-    Returns:
-        Four arrays of shape (n,): the difference, the disagreement of the two best extrapolations, the disagreement of
-        the two one-sided slopes, and a bound on the rounding error.
-    """
+    indices: np.ndarray, up: np.ndarray, down: np.ndarray, steps: np.ndarray, norm: float, tolerances: Tolerances
+) -> Differences:
+    """Extrapolate to step 0 the changes of the scalar for +h and -h, (elements, steps) each as the steps h are."""
     with np.errstate(invalid="ignore"):
         central = (up - down) / (2 * steps)
         extrapolations = (16 * central[:, 1:] - central[:, :-1]) / 15
@@ -306,21 +219,11 @@ def _extrapolate(
     is_hidden = distance <= finest_noise
     disagreement = np.maximum(spread[rows, best], np.where(is_hidden, 0.0, distance))
     noise = np.where(is_hidden, np.maximum(noise, 2 * distance), noise)
-    return extrapolations[rows, best + 1], disagreement, kink_size[rows, best], noise
-
-
-def _resolve(
-    tolerances: Tolerances,
-    flat_indices: np.ndarray,
-    values: np.ndarray,
-    spread: np.ndarray,
-    kink_size: np.ndarray,
-    noise: np.ndarray,
-) -> Differences:
-    is_consistent = np.isfinite(values) & (spread <= tolerances.agreement * np.abs(values) + noise)
+    values, kink_size = extrapolations[rows, best + 1], kink_size[rows, best]
+    is_consistent = np.isfinite(values) & (disagreement <= tolerances.agreement * np.abs(values) + noise)
     largest = np.abs(values[is_consistent]).max(initial=0.0)
     magnitude = np.maximum(np.abs(values), 0.01 * largest)
-    is_reliable = (spread <= np.maximum(tolerances.agreement * magnitude, noise)) & (
+    is_reliable = (disagreement <= np.maximum(tolerances.agreement * magnitude, noise)) & (
         kink_size <= np.maximum(MAX_SLOPE_DIFFERENCE * magnitude, 4 * noise)
     )
-    return Differences(flat_indices, values, is_reliable & np.isfinite(values), noise, tolerances.tolerance)
+    return Differences(indices, values, is_reliable & np.isfinite(values), noise, tolerances.tolerance)

@@ -113,7 +113,13 @@ class Report:
 
         Each row has the attributes of a `Row`. An infinite error is the string "inf".
         """
-        rows = [_row_to_json(row) for row in self.rows]
+        rows: list[dict[str, Any]] = []
+        for row in self.rows:
+            cells = {"ok": row.ok, **vars(row)}
+            for key, value in vars(row).items():
+                if isinstance(value, WorstError):
+                    cells[key] = {"error": value.error if isfinite(value.error) else "inf", "at": value.indices}
+            rows.append(cells)
         return json.dumps({"ok": self.ok, "rows": rows, "notes": self.notes}, indent=1)
 
     def __str__(self) -> str:
@@ -123,37 +129,16 @@ class Report:
 
 
 def _format_cells(row: Row) -> tuple[str, ...]:
-    if not row._decisive_errors:
-        return (row.layer, row.type, row.argument, "-", "-", f"{row.checked}/{row.size}", row.verdict)
-    # without a rule, autodiff is compared with finite differences
-    differences = row.rule_differences or f"{row.autodiff_differences} (autodiff)"
-    skipped = f", {row.skipped} skipped" if row.skipped else ""
-    return (
-        row.layer,
-        row.type,
-        row.argument,
-        str(row.rule_autodiff or ("no rule" if row.rule_differences is None else "no autodiff")),
-        str(differences),
-        f"{row.checked}/{row.size}{skipped}",
-        row.verdict + _zero_suffix(row),
-    )
-
-
-def _zero_suffix(row: Row) -> str:
-    if not (row.zero and row.verdict in (OK, OK_DECLARED)):
-        return ""
-    return " (zero)" if row.autodiff_differences is None else " (always zero)"
-
-
-def _row_to_json(row: Row) -> dict[str, Any]:
-    return {
-        "ok": row.ok,
-        **{key: _worst_to_json(value) if isinstance(value, WorstError) else value for key, value in vars(row).items()},
-    }
-
-
-def _worst_to_json(worst: WorstError) -> dict[str, Any]:
-    return {"error": worst.error if isfinite(worst.error) else "inf", "at": worst.indices}
+    rule, differences, checked, verdict = "-", "-", f"{row.checked}/{row.size}", row.verdict
+    if row._decisive_errors:
+        rule = str(row.rule_autodiff or ("no rule" if row.rule_differences is None else "no autodiff"))
+        # without a rule, autodiff is compared with finite differences
+        differences = str(row.rule_differences or f"{row.autodiff_differences} (autodiff)")
+    if row.skipped:
+        checked += f", {row.skipped} skipped"
+    if row.zero and row.verdict in (OK, OK_DECLARED):
+        verdict += " (zero)" if row.autodiff_differences is None else " (always zero)"
+    return (row.layer, row.type, row.argument, rule, differences, checked, verdict)
 
 
 def make_row(layer: Layer, argument: str, verdict: str, size: int = 0) -> Row:

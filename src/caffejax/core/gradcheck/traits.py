@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import LayerError
-from ..graph import Layer
 from ..layers import LayerTraits
 from ..layers.blob_checks import declared_params
 from ..layers.context import strip_net_fields
@@ -23,16 +22,9 @@ from ..layers.dtype_policy import cast_inputs
 from ..layers.row_padding import first_column, rows_axis
 from ..ops.window import Window
 from .layer_gradients import Case, compute_tops, net_gradients
-from .report import Row, make_row
 
 TOLERANCE = 1e-5  # relative to the largest number of the array; some layers compute in float32
 BFLOAT16_TOLERANCE = 2e-2
-
-
-def check_traits(layer: Layer, case: Case) -> list[Row]:
-    """Return a row for each untrue trait of a layer's type."""
-    problems = find_untrue_traits(case)
-    return [make_row(layer, f"trait {name}", f"trait is untrue: {problem}") for name, problem in problems]
 
 
 def find_untrue_traits(case: Case) -> Iterator[tuple[str, str]]:
@@ -111,15 +103,15 @@ def _check_rows(case: Case) -> str | None:
 
 
 def _check_row_bottoms(case: Case) -> str | None:
-    indices = case.context.type.traits.row_bottoms or ()
-    wrong = [i for i in indices if not 0 <= i < len(case.bottoms)]
+    indices, bottoms = case.context.type.traits.row_bottoms or (), case.context.type.signature.bottoms
+    most = bottoms[1] if isinstance(bottoms, tuple) else bottoms  # a layer may lack optional bottoms
+    wrong = [i for i in indices if i < 0 or (most is not None and i >= most)]
     return f"there is no bottom {wrong[0]}" if wrong else None
 
 
 def _check_counts_rows(case: Case) -> str | None:
     traits = case.context.type.traits
-    counts_rows = case.context.call(traits.counts_rows) if callable(traits.counts_rows) else traits.counts_rows
-    if not counts_rows:
+    if not case.context.evaluate(traits.counts_rows):
         return None
     positions = range(len(case.bottoms)) if traits.row_bottoms is None else traits.row_bottoms
     longer = tuple(_add_row(b) if i in positions else b for i, b in enumerate(case.bottoms))
@@ -296,9 +288,8 @@ def _check_blob_names(case: Case) -> str | None:
 
 
 def _check_convert_stored(case: Case) -> str | None:
-    convert = case.context.type.traits.convert_stored
-    assert convert is not None
-    converted, _ = case.context.call(convert, blobs=tuple(map(np.asarray, case.blobs)))
+    blobs = tuple(map(np.asarray, case.blobs))
+    converted, _ = case.context.convert_stored(blobs, [b.shape for b in blobs])
     return _compare(converted, case.blobs, "as it is stored, though it has the order and the shape of the layer")
 
 
@@ -338,7 +329,7 @@ def _is_random(case: Case) -> bool:
     key = case.context.fold_in_args
     if key is None:
         return False
-    context = case.context.with_fold_in_args((key[0], np.uint32(np.uint32(key[1]) ^ 1)))
+    context = case.context.replace(fold_in_args=(key[0], np.uint32(np.uint32(key[1]) ^ 1)))
     return _find_difference(case.compute_tops(context), case.tops) is not None
 
 
@@ -365,31 +356,7 @@ def _find_difference(tops: Sequence[Any], expected: Sequence[Any], tolerance: fl
 
 
 _DEFAULTS: Mapping[str, Any] = MappingProxyType(vars(LayerTraits()))
+# each trait has the test of its name, so that a new trait without a test is an error; `spatial_map` tests `window`
 _TESTS: Mapping[str, Callable[[Case], str | None]] = MappingProxyType(
-    {
-        "elementwise": _check_elementwise,
-        "row_wise": _check_row_wise,
-        "row_bottoms": _check_row_bottoms,
-        "counts_rows": _check_counts_rows,
-        "row_tops": _check_row_tops,
-        "takes_one_image": _check_takes_one_image,
-        "is_relu": _check_is_relu,
-        "channel_affine": _check_channel_affine,
-        "depends_only_on_shapes": _check_depends_only_on_shapes,
-        "fold_scale_bias": _check_fold_scale_bias,
-        "is_identity": _check_is_identity,
-        "data_movement": _check_data_movement,
-        "dtype_policy": _check_dtype_policy,
-        "accepts_integers": _check_accepts_integers,
-        "spatial_map": _check_spatial_map,
-        "receptive_window": _check_receptive_window,
-        "weight_axes": _check_weight_axes,
-        "blob_names": _check_blob_names,
-        "convert_stored": _check_convert_stored,
-        "top_is_param": _check_top_is_param,
-        "marks_detections": _check_marks_detections,
-        "takes_logits": _check_takes_logits,
-        "label_axis": _check_label_axis,
-        "pads_rows": _check_pads_rows,
-    }
+    {name: globals()[f"_check_{name}"] for name in _DEFAULTS if name != "window"}
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...base.errors import GraphError, Problem, did_you_mean, is_integer
+from ...base.errors import GraphError, Problem, did_you_mean, is_integer, raise_if_any
 from ..layers import SourceInput, type_of
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .resolve import is_included
@@ -33,9 +33,7 @@ def replace_data_layers(
         raise GraphError(Problem(f"inputs must be a dict {{blob: shape}}, not {inputs!r}", file))
     shapes = {name: getattr(value, "shape", value) for name, value in inputs.items()}
     layers = [layer for layer in net.layer if not layer.bottom and is_included(layer, state)]
-    problems = [*_find_problems(layers, shapes)]
-    if problems:
-        raise GraphError([Problem(problem, file) for problem in problems])
+    raise_if_any(GraphError, _find_problems(layers, shapes), file)
     new_net = NetParameter()
     new_net.CopyFrom(net)
     for layer in new_net.layer:

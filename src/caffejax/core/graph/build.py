@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -23,6 +23,7 @@ from ..layers import (
     HostFunction,
     LayerDefinition,
     LayerType,
+    Phase,
     SourceInput,
     SourceSpec,
     Traced,
@@ -45,7 +46,6 @@ from .resolve import (
     rename_in_place_reshapes,
     reread_net,
     resolve_variant,
-    rule_problems,
     type_problems,
 )
 from .shared_params import SharedParams, make_recurrent_state_params
@@ -80,19 +80,17 @@ def build_graph(
     if text_problems and (net.layers or net.input):
         raise SchemaError(text_problems)  # the net was not upgraded, so its layers cannot be checked
     wiring, problems = _connect_layers(net, state, file, config, text_problems)
+    warnings: list[str] = []
     if problems and not text_problems and (second_reading := reread_net(net)) is not None:
-        reread_wiring, problems_of_rereading = _connect_layers(second_reading.net, state, file, config, text_problems)
+        reread, sentences = second_reading
+        reread_wiring, problems_of_rereading = _connect_layers(reread, state, file, config, text_problems)
         if not problems_of_rereading:
-            net, wiring, problems = second_reading.net, reread_wiring, []
-            for sentence in second_reading.sentences:
-                log.warning("%s%s", f"{file}: " if file else "", sentence)
+            net, wiring, problems, warnings = reread, reread_wiring, [], sentences
     if text_problems or problems:
         with locate_errors(file=file):
             raise (SchemaError if text_problems else GraphError)([*text_problems, *problems])
     layers = [(layer.definition.layer, layer.type.signature.param) for layer in wiring.layers]
-    for sentence in ignored_settings(net, layers):
-        log.warning("%s%s", f"{file}: " if file else "", sentence)
-    for sentence in _describe_equal_names(wiring.layers):
+    for sentence in (*warnings, *ignored_settings(net, layers), *_describe_equal_names(wiring.layers)):
         log.warning("%s%s", f"{file}: " if file else "", sentence)
     return Graph(
         name=net.name,
@@ -108,10 +106,8 @@ def build_graph(
 
 
 def _find_defined_names(net: NetParameter, state: NetState) -> DefinedNames:
-    other_state = NetState()
-    other_state.CopyFrom(state)
-    other_state.phase = caffe_pb2.TEST if state.phase == caffe_pb2.TRAIN else caffe_pb2.TRAIN
-    other_phase: Any = caffe_pb2.Phase.Name(other_state.phase)
+    other_phase: Phase = "TEST" if state.phase == caffe_pb2.TRAIN else "TRAIN"
+    other_state = NetState(phase=other_phase, level=state.level, stage=state.stage)
     counts = Counter(layer.name for layer in net.layer)
     return DefinedNames(
         layers=frozenset(counts),
@@ -123,7 +119,6 @@ def _find_defined_names(net: NetParameter, state: NetState) -> DefinedNames:
 
 
 def _describe_equal_names(layers: Sequence[Layer]) -> Iterator[str]:
-    """Yield a sentence for each name that several layers have, if one of them has params."""
     layers_by_name: dict[str, list[Layer]] = {}
     for layer in layers:
         layers_by_name.setdefault(layer.name, []).append(layer)
@@ -144,35 +139,23 @@ def _connect_layers(
     config: NetConfig,
     text_problems: Sequence[Problem],
 ) -> tuple[_Wiring, list[Problem]]:
-    """Connect the layers in order; return the builder with the layers, and all problems.
-
-    Args:
-        net, state, file, config, text_problems: see `build_graph`.
-    """
     layers = rename_in_place_reshapes([layer for layer in net.layer if is_included(layer, state)])
     unreadable_layers = {problem.layer or "" for problem in text_problems}
-    has_text_problem = [layer.name in unreadable_layers for layer in layers]
-    problems = [
-        *net_problems(net),
-        *(p for x in net.layer if x.name not in unreadable_layers for p in rule_problems(x)),
-    ]
+    problems = [*net_problems(net, unreadable_layers)]
     problems_by_layer = [
-        list(type_problems(layer) if has_problem else layer_problems(layer))
-        for layer, has_problem in zip(layers, has_text_problem, strict=True)
+        list(type_problems(layer) if layer.name in unreadable_layers else layer_problems(layer)) for layer in layers
     ]
     problems += [p for problems_of_layer in problems_by_layer for p in problems_of_layer]
     sources, missing_bottoms = find_sources(layers)
-    may_lack_tops = "" in unreadable_layers or any(
-        has_problem and not layer.top for layer, has_problem in zip(layers, has_text_problem, strict=True)
-    )
-    if not may_lack_tops:  # a layer whose text is unreadable may produce the missing blobs
-        problems += missing_problems(
-            layers, [layer for layer in net.layer if not is_included(layer, state)], missing_bottoms
-        )
+    lack_tops = (layer.name in unreadable_layers and not layer.top for layer in layers)
+    # a layer whose text is unreadable may produce the missing blobs
+    if "" not in unreadable_layers and not any(lack_tops):
+        excluded_layers = [layer for layer in net.layer if not is_included(layer, state)]
+        problems += missing_problems(layers, excluded_layers, missing_bottoms)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
     wiring = _Wiring(phase, file, config, definitions=layers)
     for layer, i in insert_splits(layers, sources):
-        if i is not None and has_text_problem[i]:
+        if i is not None and layer.name in unreadable_layers:
             wiring.uncertain_tops.update(layer.top)
             wiring.failed_tops.update(layer.top)
         elif i is not None and (problems_by_layer[i] or any((i, j) not in sources for j in range(len(layer.bottom)))):
@@ -229,7 +212,7 @@ class _Wiring:
             ):
                 raise GraphError(f"top blob '{top}' produced by multiple sources; give each top a different name")
         self.unread_blobs.update(layer.top)
-        if isinstance(kind.implementation, CallerInput) and not kind.implementation.from_arrays:
+        if kind.is_net_input:
             self.input_layer_tops.extend(layer.top)
 
     def _make_context(self, layer: LayerParameter, kind: LayerType) -> tuple[Context, LayerDefinition]:
@@ -317,15 +300,14 @@ def infer_top_shapes(
         bottoms: shapes and dtypes of the bottoms.
         source_spec: for a data layer, the shapes and dtypes that its source has; None for other layers.
     """
-    kind = context.type
+    implementation = context.type.implementation
     if source_spec is not None:
         return source_spec.tops
-    if isinstance(kind.implementation, CallerInput):
-        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in context.call(kind.implementation.shapes))
-    if isinstance(kind.implementation, HostFunction):
-        return tuple(
-            jax.ShapeDtypeStruct(s, jnp.float32) for s in context.call(kind.implementation.top_shapes, *bottoms)
-        )
+    if isinstance(implementation, CallerInput):
+        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in context.call(implementation.shapes))
+    if isinstance(implementation, HostFunction):
+        shapes = context.call(implementation.top_shapes, *bottoms)
+        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)
     infer_tops = _infer_tops if is_cacheable(context, bottoms) else _infer_tops.__wrapped__
     blobs = tuple(p.spec.shape for p in params)
     tops: tuple[jax.ShapeDtypeStruct, ...] = infer_tops(context, blobs, tuple(bottoms), jax.enable_x64.value)
@@ -354,7 +336,7 @@ def _infer_tops(
     arrays = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in blobs)
 
     def run_forward(key: jax.Array, *arguments: Any) -> Any:
-        return forward(context.with_fold_in_args((key, 0)), *arguments)[0]
+        return forward(context.replace(fold_in_args=(key, 0)), *arguments)[0]
 
     with wrap_layer_errors(kind, bottoms), jax.numpy_rank_promotion("allow"):
         tops: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(run_forward, _KEY, arrays, bottoms)
@@ -380,10 +362,8 @@ def check_countable(tops: Sequence[jax.ShapeDtypeStruct]) -> None:
         LayerError: if a top is too large. The message names its shape.
     """
     for top in tops:
-        size = math.prod(top.shape)
-        if problem := find_memory_problem(
-            size, f"a top of shape {top.shape}", "check the layer's sizes", _MAX_SIZE - 1
-        ):
+        name, remedy = f"a top of shape {top.shape}", "check the layer's sizes"
+        if problem := find_memory_problem(math.prod(top.shape), name, remedy, _MAX_SIZE - 1):
             raise LayerError(problem)
 
 
@@ -433,13 +413,13 @@ def _unmark_without_loss(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def _force_backward(layer: Layer) -> Layer:
-    n, bottoms_without_force = len(layer.bottoms), layer.type.gradient.exempt_from_force_backward
-    exempt = [i in bottoms_without_force or not layer.type.takes_gradient(i, n) for i in range(n)]
-    return replace(
-        layer,
-        need_backward=True,
-        bottom_need_backward=tuple(
-            need or not skip for need, skip in zip(layer.bottom_need_backward, exempt, strict=True)
-        ),
-        params=tuple(replace(p, need_backward=True) for p in layer.params),
+    n, gradient = len(layer.bottoms), layer.type.gradient
+    exempt_bottoms: Collection[int] | None = gradient.exempt_from_force_backward
+    if exempt_bottoms is None:  # in Caffe losses skip their labels, metrics do not
+        exempt_bottoms = layer.index_bottoms if gradient.differentiable else ()
+    bottoms_need = tuple(
+        need or (i not in exempt_bottoms and layer.type.takes_gradient(i, n))
+        for i, need in enumerate(layer.bottom_need_backward)
     )
+    params = tuple(replace(p, need_backward=True) for p in layer.params)
+    return replace(layer, need_backward=True, bottom_need_backward=bottoms_need, params=params)

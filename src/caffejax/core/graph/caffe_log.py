@@ -11,8 +11,6 @@ from ..schema import format_text
 from ..schema.caffe_pb2 import NetParameter
 from .graph import Graph
 
-_BYTES_PER_ELEMENT = 4  # Caffe's blobs are float32
-
 
 def log_creation(graph: Graph) -> None:
     """Log the lines of `format_creation_lines`. Programs that parse Caffe's logs search for these lines."""
@@ -39,7 +37,7 @@ def format_creation_lines(graph: Graph) -> Iterator[str]:
         yield f"Setting up {layer.name}"
         for top, weight in zip(layer.tops, layer.loss_weights, strict=True):
             shape = graph.blobs[top].shape
-            memory_bytes += _BYTES_PER_ELEMENT * math.prod(shape)
+            memory_bytes += 4 * math.prod(shape)  # Caffe's blobs are float32
             yield f"Top shape: {''.join(f'{n} ' for n in shape)}({math.prod(shape)})"
             if weight:
                 yield f"    with loss weight {weight:g}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...base.errors import GraphError, Problem, locate_errors
+from ...base.errors import GraphError, Problem, locate_errors, raise_if_any
 from ...base.human_readable import format_count
 from ...base.text_table import escape_unprintable
 from ..layers import CallerInput, Context, LayerDefinition, LayerType, ParamSpec, Phase, type_of
@@ -24,8 +24,6 @@ from ..layers.dispatch import forward
 T = TypeVar("T")
 
 UNNAMED_TOP = "(automatic)"  # Caffe's name for a loss top that the net does not name
-
-
 CARRIED = "carried_"  # begins the names of state that a layer carries to the next pass and that is no blob in Caffe
 
 
@@ -206,10 +204,8 @@ class Layer:
 
     def with_phase(self, phase: Phase) -> Layer:
         """Return a copy of the layer for the given phase."""
-        context, definition = (
-            replace(self.context, type=type_of(self.definition.layer), phase=phase),
-            replace(self.definition, phase=phase),
-        )
+        context = replace(self.context, type=type_of(self.definition.layer), phase=phase)
+        definition = replace(self.definition, phase=phase)
         return replace(self, context=resolve_type(context, definition), definition=definition)
 
     @property
@@ -287,7 +283,8 @@ class Graph:
 
     def __reduce__(self) -> Any:
         # a mapping proxy cannot be pickled
-        return _unpickle_graph, ({f.name: getattr(self, f.name) for f in fields(self)} | {"blobs": dict(self.blobs)},)
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return partial(Graph, **values | {"blobs": dict(self.blobs)}), ()
 
     @property
     def param_layers(self) -> tuple[Layer, ...]:
@@ -302,10 +299,7 @@ class Graph:
     @cached_property
     def first_users(self) -> frozenset[Slot]:
         """The slot of each array in the first of `layers` that uses it, which is its owner unless that was removed."""
-        users: dict[Slot, Slot] = {}
-        for layer in self.layers:
-            for param in layer.params:
-                users.setdefault(param.owner, param.slot)
+        users = {p.owner: p.slot for layer in reversed(self.layers) for p in reversed(layer.params)}
         return frozenset(users.values())
 
     @property
@@ -419,12 +413,7 @@ class Graph:
             if gradient_bottoms and not layer.type.has_backward:
                 messages = ["has no backward pass, but a gradient through it is needed; see propagate_down"]
             problems += [layer.make_problem(m) for m in messages]
-        if problems:
-            raise GraphError(problems)
-
-
-def _unpickle_graph(state: dict[str, Any]) -> Graph:
-    return Graph(**state)
+        raise_if_any(GraphError, problems)
 
 
 def map_params(params: Iterable[Param], value: Callable[[Param], T | None]) -> dict[str, dict[str, T]]:
@@ -449,7 +438,7 @@ def is_random(layer: Layer, bottoms: Sequence[Any]) -> bool:
     if layer.type.is_input or (layer.type.on_host and layer.type.instance is not None):
         return False
     recorder = _RecordingKey((jax.random.key(0), 0))
-    context = layer.context.with_fold_in_args(recorder)
+    context = layer.context.replace(fold_in_args=recorder)
     if layer.type.on_host:
         forward(context, [np.zeros(p.spec.shape, np.float32) for p in layer.all_params], bottoms)
     else:

@@ -118,10 +118,14 @@ def check_labels(blobs: Mapping[str, np.ndarray], ranges: Mapping[str, Sequence[
             )
             if invalid.any():
                 row = int(np.argwhere(np.atleast_1d(invalid))[0][0])
-                num_classes = index_range.num_classes
+                if index_range.layer.type.gradient.indices.gathers:
+                    kind, remedy = "items", "correct the indices"
+                else:
+                    kind = "classes"
+                    remedy = "correct the labels, or the num_output of the layer that computes the scores"
+                    remedy += ", or set ignore_label"
                 message = (
                     f"blob '{name}' holds {array[invalid].flat[0]:g} in row {row} of the batch, but the layer has "
-                    f"{num_classes} classes, 0 to {num_classes - 1}; correct the labels, or the num_output of the "
-                    "layer that computes the scores, or set ignore_label"
+                    f"{index_range.num_classes} {kind}, 0 to {index_range.num_classes - 1}; {remedy}"
                 )
                 raise DataError(index_range.layer.make_problem(message))

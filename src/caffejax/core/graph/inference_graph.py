@@ -57,9 +57,8 @@ def make_inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> 
 
 def _describe_silenced_outputs(graph: Graph) -> str:
     """Return a message about a net whose last blobs all go to layers without tops, such as Silence."""
-    sources = {top: layer.bottoms[0] for layer in graph.layers if layer.is_inserted_split for top in layer.tops}
     silencers = [layer for layer in graph.layers if not layer.tops]
-    blobs = dict.fromkeys(sources.get(bottom, bottom) for layer in silencers for bottom in layer.bottoms)
+    blobs = dict.fromkeys(graph.split_roots.get(bottom, bottom) for layer in silencers for bottom in layer.bottoms)
     message = "the net has no outputs; name the blobs to compute with outputs=[...] in Python, or --output or --outputs"
     if not blobs:
         return message
@@ -94,7 +93,6 @@ def find_predictions(graph: Graph) -> tuple[str, ...]:
 
 
 def _param_dependent_blobs(graph: Graph) -> set[str]:
-    """Return the blobs that depend on params. Data and labels do not."""
     param_dependent: set[str] = set()
     for layer in graph.layers:
         if layer.params or not param_dependent.isdisjoint(layer.bottoms):
@@ -116,10 +114,7 @@ def _is_score(layer: Layer, param_dependent: Collection[str]) -> bool:
 
 
 def _make_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
-    """Return an Input layer that replaces a data layer.
-
-    Its tops are the tops of the data layer that are in `needed`, with their shapes after the data layer's transform.
-    """
+    """Return an Input layer for those tops of a data layer that are in `needed`, with shapes after its transform."""
     tops = tuple(top for top in layer.tops if top in needed)
     message = LayerParameter(name=layer.name, type="Input", top=tops)
     for top in tops:
@@ -132,10 +127,7 @@ def _make_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
 
 
 def _remove_splits_and_in_place_tops(graph: Graph) -> tuple[list[Layer], dict[str, str]]:
-    """Return the layers without splits and in-place tops, and the name of the last value of each blob.
-
-    Each value of a blob that layers overwrite in place gets a different name.
-    """
+    """Return the layers without splits and in-place tops, and the name of the last value of each blob."""
     last_writers = {top: layer.key for layer in graph.layers for top in layer.tops}
     inputs = {top for layer in graph.layers if layer.type.is_input for top in layer.tops}
     current_names: dict[str, str] = {}

@@ -56,8 +56,7 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]], layers: r
         else:
             blobs.update(zip(layer.tops, tops, strict=True))
             reshaped_layers.append(reshaped_layer)
-    if problems:
-        raise GraphError(problems)
+    raise_if_any(GraphError, problems)
     return replace(graph, layers=tuple(reshaped_layers), blobs=blobs)
 
 
@@ -69,21 +68,15 @@ def with_batch(graph: Graph, batch: int, axis: int = 0) -> Graph:
             such layer. Also if `batch` or `axis` is not an integer of at least 0, or an input has no such axis.
     """
     shapes = {name: graph.blobs[name].shape for name in graph.input_names}
-    raise_if_any(
-        GraphError,
-        [
-            f"{argument} must be an integer of at least 0, not {value!r}"
-            for argument, value in (("batch", batch), ("axis", axis))
-            if not is_integer(value) or value < 0
-        ],
-        graph.file,
-    )
-    short = [name for name, shape in shapes.items() if len(shape) <= axis]
-    raise_if_any(
-        GraphError,
-        [f"input '{name}' of shape {shapes[name]} has no axis {axis} for the batch size" for name in short],
-        graph.file,
-    )
+    problems = [
+        f"{argument} must be an integer of at least 0, not {value!r}"
+        for argument, value in (("batch", batch), ("axis", axis))
+        if not is_integer(value) or value < 0
+    ]
+    for name, shape in shapes.items() if not problems else ():
+        if len(shape) <= axis:
+            problems.append(f"input '{name}' of shape {shape} has no axis {axis} for the batch size")
+    raise_if_any(GraphError, problems, graph.file)
     return reshape_graph(graph, {name: (*s[:axis], batch, *s[axis + 1 :]) for name, s in shapes.items()})
 
 

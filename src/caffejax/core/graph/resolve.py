@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...base.errors import GraphError, Problem, did_you_mean, shorten_list
 from ...base.human_readable import format_count
-from ..layers import LayerContext, Phase, Variants, layer_type, type_of
+from ..layers import Phase, layer_type, type_of
 from ..schema import unknown_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState, NetStateRule
 
@@ -44,39 +44,6 @@ def satisfies(state: NetState, rule: NetStateRule) -> bool:
     )
 
 
-def rule_problems(layer: LayerParameter) -> list[Problem]:
-    """Return a list with one problem if a layer has both include and exclude rules, otherwise an empty list."""
-    if layer.include and layer.exclude:
-        return [
-            Problem(
-                "specify either include rules or exclude rules, not both",
-                layer=layer.name,
-                layer_type=layer.type,
-            )
-        ]
-    return []
-
-
-_PHASES: tuple[Phase, ...] = ("TRAIN", "TEST")
-
-
-class NamedState(NamedTuple):
-    """A net state (phase, level and stages), and its name for messages, such as "TRAIN" or "TEST+deploy"."""
-
-    name: str
-    message: NetState
-
-
-def list_net_states(net: NetParameter) -> Iterator[NamedState]:
-    """Yield the states of a net: both phases, each without stages and with each stage that the layers' rules name."""
-    rules = [rule for layer in net.layer for rule in (*layer.include, *layer.exclude)]
-    stages = sorted({stage for rule in rules for stage in (*rule.stage, *rule.not_stage)} - set(net.state.stage))
-    for phase in _PHASES:
-        yield NamedState(phase, make_net_state(net, phase))
-        for stage in stages:
-            yield NamedState(f"{phase}+{stage}", make_net_state(net, phase, stages=[stage]))
-
-
 def has_loss(net: NetParameter, state: NetState) -> bool:
     """Return whether a net has a top with a loss weight in a state, without building the net."""
     return any(
@@ -84,40 +51,6 @@ def has_loss(net: NetParameter, state: NetState) -> bool:
         for layer in net.layer
         if is_included(layer, state)
     )
-
-
-def has_no_data(net: NetParameter, state: NetState) -> bool:
-    """Return whether a net cannot run in a state because its data layers belong to other states.
-
-    This is the case if the net has no layers in the state, or if a layer reads a blob that only an excluded data layer
-    would produce.
-
-    The result is also True for a deployed net that still has losses and therefore lacks labels.
-    """
-    layers = [layer for layer in net.layer if is_included(layer, state)]
-    excluded = [layer for layer in net.layer if not is_included(layer, state)]
-    _, missing = find_sources(layers)
-    if missing and all(_is_label_of_conditional_loss(layers[i], bottom) for i, bottom, _ in missing):
-        return True
-    producers = [[layer for layer in excluded if name in layer.top] for _, _, name in missing]
-    if not all(producers) or not producers:
-        return not layers
-    return any(not layer.bottom for layers_of_blob in producers for layer in layers_of_blob)
-
-
-def _is_label_of_conditional_loss(layer: LayerParameter, bottom: int) -> bool:
-    """Return whether a bottom belongs to a loss or metric with include or exclude rules, or has labels of such a layer.
-
-    An unknown type counts as a loss: without its data it is not built, and would only be reported for the phase.
-    """
-    if not (layer.include or layer.exclude):
-        return False
-    try:
-        named_type = layer_type(layer.type)  # of variants, some of which are a loss by default
-    except GraphError:
-        return True
-    is_scored = named_type.is_loss or named_type.is_metric or bool(layer.loss_weight)
-    return is_scored or bottom in named_type.gradient.indices.bottoms
 
 
 _Top = tuple[int, int]  # the layer's index, and the top's index in the layer
@@ -135,19 +68,14 @@ def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tu
         layers: the net's layers, in order.
         sources: the result of `find_sources`. Bottoms without a source are not changed.
     """
-    num_readers: dict[_Top, int] = defaultdict(int)
-    for source in sources.values():
-        num_readers[source] += 1
     loss_weights: dict[_Top, float] = {
         (i, j): weight
         for i, layer in enumerate(layers)
         for j, (weight, _) in enumerate(zip(layer.loss_weight, layer.top, strict=False))
         if weight
     }
-    for weighted_top in loss_weights:
-        num_readers[weighted_top] += 1
-
-    num_earlier_readers: dict[_Top, int] = defaultdict(int)
+    num_readers = Counter([*sources.values(), *loss_weights])
+    num_earlier_readers = Counter[_Top]()
     result: list[tuple[LayerParameter, int | None]] = []
     for i, original in enumerate(layers):
         layer = LayerParameter()
@@ -225,12 +153,12 @@ def resolve_variant(
         LayerError: if settings that distinguish the variants are invalid.
     """
     implementation = layer_type(layer.type).implementation
-    if not isinstance(implementation, Variants) or implementation.resolve is None:
+    if (resolve := getattr(implementation, "resolve", None)) is None:
         return layer
     first_bottom = layers[index].bottom[0] if layers[index].bottom else None
-    siblings = tuple(neighbour for i, neighbour in enumerate(layers) if i != index and first_bottom in neighbour.bottom)
-    shapes = tuple(blobs[name].shape if name in blobs else None for name in layer.bottom)
-    resolved_layer: LayerParameter = implementation.resolve(layer, LayerContext(shapes, tuple(layers), siblings))
+    siblings = [neighbour for i, neighbour in enumerate(layers) if i != index and first_bottom in neighbour.bottom]
+    shapes = [blobs[name].shape if name in blobs else None for name in layer.bottom]
+    resolved_layer: LayerParameter = resolve(layer, shapes, layers, siblings)
     return resolved_layer
 
 
@@ -270,20 +198,12 @@ def rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParamete
     return result[::-1]
 
 
-class SecondReading(NamedTuple):
-    """A net whose settings have the other meaning that forks give them, see `Signature.second_reading`.
+def reread_net(net: NetParameter) -> tuple[NetParameter, list[str]] | None:
+    """Return a net whose settings have the other meaning that forks give them, see `Signature.second_reading`.
 
-    Attributes:
-        net: the net, rewritten so that its settings mean the same as read first.
-        sentences: what was read differently, and why.
+    The net is rewritten so that its settings mean this as read first; the second result are sentences about what was
+    read differently, and why. The result is None if forks agree about the settings.
     """
-
-    net: NetParameter
-    sentences: tuple[str, ...]
-
-
-def reread_net(net: NetParameter) -> SecondReading | None:
-    """Return the second reading of a net, or None if forks agree about its settings."""
     new_net = NetParameter()
     new_net.CopyFrom(net)
     sentences: dict[str, None] = {}
@@ -292,13 +212,16 @@ def reread_net(net: NetParameter) -> SecondReading | None:
             reading = type_of(layer).signature.second_reading
             if reading is not None and reading.rewrite(layer):
                 sentences[reading.description] = None
-    return SecondReading(new_net, tuple(sentences)) if sentences else None
+    return (new_net, list(sentences)) if sentences else None
 
 
-def net_problems(net: NetParameter) -> Iterator[Problem]:
-    """Yield a problem for each unsupported setting of the net message."""
+def net_problems(net: NetParameter, unreadable_layers: Container[str]) -> Iterator[Problem]:
+    """Yield a problem for each unsupported setting of the net message, and each layer with both kinds of rules."""
     for setting in unknown_settings(net):
         yield Problem(f"setting {setting} of the net is not supported; BVLC Caffe does not have it either")
+    for layer in net.layer:
+        if layer.include and layer.exclude and layer.name not in unreadable_layers:
+            yield _make_problem(layer, "specify either include rules or exclude rules, not both")
 
 
 def type_problems(layer: LayerParameter) -> Iterator[Problem]:
@@ -318,24 +241,27 @@ def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
         yield Problem(str(error), layer=layer.name)
         return
     for message in kind.signature.iterate_count_problems(len(layer.bottom), len(layer.top)):
-        yield Problem(message, layer=layer.name, layer_type=layer.type)
+        yield _make_problem(layer, message)
     if kind.signature.requires_loss_weight and not layer.loss_weight:
         text = (
             f"with {len(layer.bottom)} bottoms, this is the layer of {kind.docs.origin}, whose default loss weight is "
             "0; set loss_weight"
         )
-        yield Problem(text, layer=layer.name, layer_type=layer.type)
+        yield _make_problem(layer, text)
     for message in (m for m in (kind.signature.param, "loss_param") if m and layer.HasField(m)):
         for setting in unknown_settings(getattr(layer, message), kind.signature.fork_settings):
             text = f"setting {message}.{setting} is not supported; BVLC Caffe does not have it either"
-            yield Problem(text, layer=layer.name, layer_type=layer.type)
+            yield _make_problem(layer, text)
     if layer.propagate_down and len(layer.propagate_down) != len(layer.bottom):
-        yield Problem(
+        yield _make_problem(
+            layer,
             "propagate_down must be set once per bottom or not at all, but is set "
             f"{format_count(len(layer.propagate_down), 'time')} for {format_count(len(layer.bottom), 'bottom')}",
-            layer=layer.name,
-            layer_type=layer.type,
         )
+
+
+def _make_problem(layer: LayerParameter, message: str) -> Problem:
+    return Problem(message, layer=layer.name, layer_type=layer.type)
 
 
 EXCLUDED_END = " in this state"  # the end of the message about a bottom whose producer the net's state excludes
@@ -358,24 +284,18 @@ def missing_problems(
         excluded: the layers that the net has only in other states.
         missing: the bottoms, from `find_sources`.
     """
-    names_before: list[str] = []
-    num_layers_seen = 0
     reported_problems: dict[str, Problem] = {}
     for i, j, name in missing:
         reader = layers[i]
-        for layer in layers[num_layers_seen:i]:
-            names_before += layer.top
-        num_layers_seen = max(num_layers_seen, i)
         text = f"unknown bottom blob '{name}' (bottom index {j})"
         later_name = next((layer.name for layer in layers[i:] if name in layer.top), None)
         producer_names = [layer.name for layer in excluded if name in layer.top]
         if later_name is not None:
-            yield Problem(
-                f"{text}; only the later layer '{later_name}' produces it", layer=reader.name, layer_type=reader.type
-            )
+            yield _make_problem(reader, f"{text}; only the later layer '{later_name}' produces it")
         elif not producer_names:
+            names_before = [top for layer in layers[:i] for top in layer.top]
             hint = did_you_mean(name, names_before) if names_before else f"; {_INPUT_REMEDY}"
-            yield Problem(f"{text}{hint}", layer=reader.name, layer_type=reader.type)
+            yield _make_problem(reader, f"{text}{hint}")
         elif (producer_name := producer_names[0]) not in reported_problems:
             names = [
                 n for _, _, n in missing if any(n in layer.top for layer in excluded if layer.name == producer_name)
@@ -389,5 +309,5 @@ def missing_problems(
             else:
                 text += f": only layer '{producer_name}' produces it{further_names}, and its rules exclude it"
             text += EXCLUDED_END
-            reported_problems[producer_name] = Problem(text, layer=reader.name, layer_type=reader.type)
+            reported_problems[producer_name] = _make_problem(reader, text)
             yield reported_problems[producer_name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ...base.errors import GraphError
 from ...base.human_readable import format_count
@@ -90,20 +91,12 @@ class SharedParams:
 
     def resolve_multipliers(self, layers: Sequence[Layer]) -> Iterator[Layer]:
         """Yield the layers with the multipliers in effect; see `Param`."""
-        owners = {shared.owner: shared for shared in self._shared_by_name.values()}
-
-        def resolve(param: Param) -> Param:
-            shared = owners.get(param.owner)
-            if shared is None:
-                return param
-            return replace(
-                param,
-                lr_mult=1.0 if shared.lr_mult is None else shared.lr_mult,
-                decay_mult=1.0 if shared.decay_mult is None else shared.decay_mult,
-            )
-
+        multipliers: dict[Slot, dict[str, Any]] = {}
+        for shared in self._shared_by_name.values():
+            given = {"lr_mult": shared.lr_mult, "decay_mult": shared.decay_mult}
+            multipliers[shared.owner] = {name: 1.0 if value is None else value for name, value in given.items()}
         for layer in layers:
-            yield replace(layer, params=tuple(resolve(p) for p in layer.params))
+            yield replace(layer, params=tuple(replace(p, **multipliers.get(p.owner, {})) for p in layer.params))
 
 
 def make_recurrent_state_params(key: str, num_params: int, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
@@ -126,14 +119,12 @@ def _merge_multiplier(field: str, name: str, new: float | None, old: float | Non
 
 def _check_shapes(message: caffe_pb2.ParamSpec, spec: ParamSpec, shared: _SharedParam) -> None:
     if message.share_mode == caffe_pb2.ParamSpec.PERMISSIVE:
-        if math.prod(spec.shape) != math.prod(shared.spec.shape):
-            raise GraphError(
-                f"cannot share param '{message.name}' with layer '{shared.layer}': count mismatch, "
-                f"the shape is {spec.shape} here and {shared.spec.shape} there"
-            )
-    elif spec.shape != shared.spec.shape:
+        is_equal, kind, hint = math.prod(spec.shape) == math.prod(shared.spec.shape), "count", ""
+    else:
+        hint = " (share_mode: PERMISSIVE shares blobs of equal count)"
+        is_equal, kind = spec.shape == shared.spec.shape, "shape"
+    if not is_equal:
         raise GraphError(
-            f"cannot share param '{message.name}' with layer '{shared.layer}': shape mismatch, "
-            f"the shape is {spec.shape} here and {shared.spec.shape} there "
-            "(share_mode: PERMISSIVE shares blobs of equal count)"
+            f"cannot share param '{message.name}' with layer '{shared.layer}': {kind} mismatch, "
+            f"the shape is {spec.shape} here and {shared.spec.shape} there{hint}"
         )

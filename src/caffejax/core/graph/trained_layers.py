@@ -18,20 +18,16 @@ def match_layers(graph: Graph, source: Graph) -> dict[str, Layer]:
     Layers belong together if their names are equal. If several layers have one name, which Caffe allows, they belong
     together if their tops are equal, too; the others of this name are matched in order.
     """
-    layers_by_name: dict[str, list[Layer]] = defaultdict(list)
-    candidates: dict[str, list[Layer]] = defaultdict(list)
-    for layer in graph.layers:
-        layers_by_name[layer.name].append(layer)
+    unmatched: dict[str, list[Layer]] = defaultdict(list)
     for layer in source.layers:
-        candidates[layer.name].append(layer)
+        unmatched[layer.name].append(layer)
     matches: dict[str, Layer] = {}
-    for name, layers in layers_by_name.items():
-        unmatched = list(candidates[name])
-        for layer in layers:
-            if (match := next((other for other in unmatched if other.tops == layer.tops), None)) is not None:
-                matches[layer.key] = match
-                unmatched.remove(match)
-        matches |= dict(zip((layer.key for layer in layers if layer.key not in matches), unmatched, strict=False))
+    for compares_tops in (True, False):
+        for layer in graph.layers:
+            others = [x for x in unmatched[layer.name] if x.tops == layer.tops or not compares_tops]
+            if others and layer.key not in matches:
+                matches[layer.key] = others[0]
+                unmatched[layer.name].remove(others[0])
     return matches
 
 
@@ -50,7 +46,7 @@ def find_source_params(graph: Graph, source: Graph) -> dict[Slot, Param]:
 
 
 def separate_params(graph: Graph, source: Graph) -> Graph:
-    """Return the graph with an array of its own for each param that `source` does not share as `graph` does.
+    """Return the graph with a separate array for each param that `source` does not share as `graph` does.
 
     Each layer can then use the array that its layer in `source` uses, as in Caffe.
     """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from ...base.errors import require
 from ..schema.caffe_pb2 import AccuracyParameter
@@ -12,9 +12,9 @@ from .context import Context
 from .declaration import register
 from .helpers import canonical_axis, is_after_first_axis
 from .loss_helpers import (
+    check_label_shape,
     ignored_label_of_metric,
     in_valid_rows,
-    label_shape_problem,
     num_classes_along_axis,
     valid_label_mask,
 )
@@ -30,7 +30,7 @@ from .types import Indices
     indices=Indices((1,), num_classes_along_axis, ignored_label_of_metric, counts_ignored=True),
     counts_rows=is_after_first_axis,
 )
-def accuracy(p: AccuracyParameter, scores: jax.Array, labels: jax.Array, *, ctx: Context) -> object:
+def accuracy(p: AccuracyParameter, scores: Array, labels: Array, *, ctx: Context) -> object:
     """Return the fraction of labels whose score is among the `top_k` largest, as a scalar.
 
     Bottoms: scores with the classes along `axis`, and labels: a class number for each position along the other axes. A
@@ -39,8 +39,7 @@ def accuracy(p: AccuracyParameter, scores: jax.Array, labels: jax.Array, *, ctx:
     optional second top, (classes,), holds the accuracy of each class, which is 0 for a class without labels.
     """
     axis = canonical_axis(p.axis, scores.shape)
-    problem = label_shape_problem(scores.shape, labels.shape, axis)
-    require(problem is None, problem or "")
+    check_label_shape(scores.shape, labels.shape, axis)
     num_classes = scores.shape[axis]
     require(p.top_k <= num_classes, f"top_k must be at most the number of classes {num_classes}, not {p.top_k}")
     score_rows = jnp.moveaxis(scores, axis, -1).reshape(-1, num_classes)
@@ -58,7 +57,7 @@ def accuracy(p: AccuracyParameter, scores: jax.Array, labels: jax.Array, *, ctx:
     return overall, _fraction(ctx, is_correct[:, None] * one_hot, one_hot)
 
 
-def _fraction(ctx: Context, numerator: jax.Array, denominator: jax.Array) -> jax.Array:
+def _fraction(ctx: Context, numerator: Array, denominator: Array) -> Array:
     """Return sum(numerator) / sum(denominator) along axis 0 over all devices, or 0 where the denominator is 0."""
     numerator, denominator = (cross_replica.psum(ctx, jnp.sum(x, axis=0)) for x in (numerator, denominator))
     return jnp.where(denominator == 0, 0.0, numerator / jnp.maximum(denominator, 1)).astype(jnp.float32)

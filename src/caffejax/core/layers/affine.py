@@ -5,32 +5,25 @@ Caffe's rules: bias_layer.cpp and scale_layer.cpp.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from ...base.errors import require
-from ..ops.channel_affine import channel_affine
+from ..ops.channels import channel_affine
 from ..schema.caffe_pb2 import BiasParameter, FillerParameter, ScaleParameter
-from .context import Context, Params, ParamSpec, Shape
+from .context import Arrays, Context, Params, ParamSpec, Shape
 from .declaration import register
 from .dtype_policy import promote
 from .helpers import array_namespace, canonical_axis, is_after_first_axis
 from .types import ChannelAffine
 
-Arrays = tuple[jax.Array, ...]
-
 
 def spans_channels(p: Any, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
     """Return whether the blobs of a Bias or Scale layer span exactly the channels; see `ChannelAffine.applies`."""
     return bool(p.axis == axis and set(shapes) == {(channels,)})
-
-
-def bias_factor_and_bias(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    return array_namespace(blobs[0]).ones_like(blobs[0]), blobs[0]
 
 
 @register(
@@ -39,16 +32,16 @@ def bias_factor_and_bias(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     param="bias_param",
     dtype_policy="bottoms",
     spatial_map="same",
-    channel_affine=ChannelAffine(spans_channels, bias_factor_and_bias),
+    channel_affine=ChannelAffine(spans_channels, lambda blobs: (array_namespace(*blobs).ones_like(*blobs), *blobs)),
 )
-def bias(params: Params, *bottoms: jax.Array, ctx: Context) -> jax.Array:
+def bias(params: Params, *bottoms: Array, ctx: Context) -> Array:
     """Add a bias to x. The bias is broadcast: its axes correspond to the axes of x that begin at `axis`.
 
     The bias is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes of x. If num_axes is -1, the
     blob spans all axes from `axis` on; if num_axes is 0, the blob is a single number. The top has the shape of x.
     """
     x, addend = *bottoms, *params.values()
-    return _apply_steps(ctx, x, [(operator.add, addend)])
+    return _scale_and_shift(ctx, x, None, addend)
 
 
 @bias.params
@@ -64,9 +57,7 @@ def affine_top_shapes(*bottoms: Any) -> list[Shape] | None:
 
 
 @bias.backward
-def bias_backward(
-    p: BiasParameter, params: Params, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
-) -> tuple[Any, ...]:
+def bias_backward(p: BiasParameter, params: Params, *bottoms: Array, y: Array, dy: Array) -> tuple[Any, ...]:
     x, addend = *bottoms, *params.values()
     d_addend = _sum_to_blob(dy, addend, x, p.axis)
     return ((d_addend,), dy) if params else ((), dy, d_addend)
@@ -77,7 +68,7 @@ def _is_blob_after_first_axis(p: Any, *, ctx: Context) -> bool:
     return len(ctx.layer.bottom) == 1 and is_after_first_axis(p)
 
 
-def scale_factor_and_bias(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+def scale_factor_and_bias(blobs: Arrays) -> tuple[Array, Array]:
     factor, *biases = blobs
     return factor, biases[0] if biases else array_namespace(factor).zeros_like(factor)
 
@@ -93,7 +84,7 @@ def scale_factor_and_bias(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     channel_affine=ChannelAffine(spans_channels, scale_factor_and_bias),
     blob_names=("weight", "bias"),
 )
-def scale(params: Params, *bottoms: jax.Array, ctx: Context) -> jax.Array:
+def scale(params: Params, *bottoms: Array, ctx: Context) -> Array:
     """Multiply x by a factor. The factor is broadcast: its axes correspond to the axes of x that begin at `axis`.
 
     The factor is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes, as in Bias. With
@@ -101,7 +92,7 @@ def scale(params: Params, *bottoms: jax.Array, ctx: Context) -> jax.Array:
     The top has the shape of x.
     """
     x, factor, *biases = *bottoms, *params.values()
-    return _apply_steps(ctx, x, [(operator.mul, factor), *((operator.add, b) for b in biases)])
+    return _scale_and_shift(ctx, x, factor, *biases)
 
 
 @scale.params
@@ -113,9 +104,7 @@ def scale_params(p: ScaleParameter, *bottoms: Any) -> list[ParamSpec]:
 
 
 @scale.backward
-def scale_backward(
-    p: ScaleParameter, params: Params, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
-) -> tuple[Any, ...]:
+def scale_backward(p: ScaleParameter, params: Params, *bottoms: Array, y: Array, dy: Array) -> tuple[Any, ...]:
     axis = p.axis
     x, factor, *biases = *bottoms, *params.values()
     dx = dy * _broadcast_blob(factor, x, axis)
@@ -154,23 +143,20 @@ def _find_first_axis(blob: Any, x: Any, axis: int) -> int:
     return start
 
 
-def _apply_steps(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[..., Any], jax.Array]]) -> jax.Array:
-    """Apply `steps`, pairs (operation, blob), to `x` in order; return an array with the shape and dtype of `x`."""
-    if ctx.fast and all(b.ndim == 1 and _find_first_axis(b, x, ctx.param.axis) == 1 for _, b in steps):
-        operands = dict(steps)
-        return channel_affine(x, operands.get(operator.mul), operands.get(operator.add)).astype(x.dtype)
-    y = x
-    for operation, blob in steps:
-        y = operation(y, _broadcast_blob(blob, x, ctx.param.axis))
-    return y.astype(x.dtype)
+def _scale_and_shift(ctx: Context, x: Array, factor: Array | None, bias: Array | None = None) -> Array:
+    axis, blobs = ctx.param.axis, [b for b in (factor, bias) if b is not None]
+    if ctx.fast and all(b.ndim == 1 and _find_first_axis(b, x, axis) == 1 for b in blobs):
+        return channel_affine(x, factor, bias).astype(x.dtype)
+    y = x if factor is None else x * _broadcast_blob(factor, x, axis)
+    return (y if bias is None else y + _broadcast_blob(bias, x, axis)).astype(x.dtype)
 
 
-def _broadcast_blob(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
+def _broadcast_blob(blob: Array, x: Array, axis: int) -> Array:
     """Append axes of size 1 to `blob`, so that its axis 0 broadcasts along axis `axis` of `x`."""
     return blob.reshape(*blob.shape, *(1,) * (x.ndim - _find_first_axis(blob, x, axis) - blob.ndim))
 
 
-def _sum_to_blob(d: jax.Array, blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
+def _sum_to_blob(d: Array, blob: Array, x: Array, axis: int) -> Array:
     """Sum `d`, which has the shape of `x`, over all axes along which `blob` was broadcast."""
     start = _find_first_axis(blob, x, axis)
     return jnp.sum(promote(d), axis=[k for k in range(x.ndim) if not start <= k < start + blob.ndim])

@@ -12,19 +12,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from ...base.errors import require
-from ..layers.context import Phase
+from ..ops.channels import CHANNELS_FIRST
 from ..ops.normalization_op import normalize_channels
 from ..schema.caffe_pb2 import BatchNormParameter, MVNParameter
 from . import cross_replica
-from .context import Context, Epilogue, ParamSpec, Shape
+from .context import Arrays, Context, Epilogue, Params, ParamSpec, Phase, Shape
 from .declaration import register
 from .dtype_policy import promote
 from .helpers import array_namespace, as_nchw, global_window, rsqrt, stop_gradient
 from .types import ChannelAffine
 
-Arrays = tuple[jax.Array, ...]
+broadcast_channels = CHANNELS_FIRST.broadcast
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class BatchNormSettings:
     fraction: float
     uses_running_stats: bool
 
-    def running_statistics(self, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    def running_statistics(self, blobs: Arrays) -> tuple[Array, Array]:
         """Return mean and variance, (channels,) each: the stored sums, divided by the sum of weights or 0."""
         means, variances, weight = (stop_gradient(promote(b)) for b in blobs[:3])
         xp = array_namespace(weight)
@@ -63,8 +64,8 @@ def is_batch_norm_affine(p: Any, shapes: Sequence[Shape], axis: int, channels: i
     return p.uses_running_stats and axis == 1 and shapes[0] == (channels,)
 
 
-def batch_norm_factor_and_bias(p: BatchNormSettings, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    mean, variance = running_statistics(p, blobs)
+def batch_norm_factor_and_bias(p: BatchNormSettings, blobs: Arrays) -> tuple[Array, Array]:
+    mean, variance = p.running_statistics(blobs)
     factor = rsqrt(variance + p.eps)
     return factor, -mean * factor
 
@@ -81,7 +82,7 @@ def batch_norm_factor_and_bias(p: BatchNormSettings, blobs: Arrays) -> tuple[jax
     blob_names=("mean", "variance", "scale_factor"),
     settings=read_batch_norm,
 )
-def batch_norm(p: BatchNormSettings, blobs: Arrays, x: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
+def batch_norm(p: BatchNormSettings, x: Array, *, state: Params, ctx: Context) -> tuple[Array, Arrays]:
     """Return (x - mean) / sqrt(variance + eps) for each channel, without learnable scale and bias.
 
     Bottom and top: (N, C, ...). Blobs: sums of means (C,), of variances (C,) and of weights (1,), which get no
@@ -90,20 +91,16 @@ def batch_norm(p: BatchNormSettings, blobs: Arrays, x: jax.Array, *, ctx: Contex
     by `moving_average_fraction` and adds the mean, the variance times m / (m - 1) for m values per channel, and 1.
     Caffe's rule: batch_norm_layer.cpp.
     """
-    if p.uses_running_stats:
-        mean, variance = running_statistics(p, blobs)
-        return ((promote(x) - broadcast_channels(mean, x)) / _broadcast_deviation(p, variance, x)).astype(
-            x.dtype
-        ), blobs
-    if ctx.fast:
-        return batch_norm_fused(p, blobs, x, (), ctx=ctx)
-    mean, variance = batch_statistics(ctx, x)
+    sums = tuple(state.values())
+    if ctx.fast and not p.uses_running_stats:
+        return batch_norm_fused(p, x, (), state=state, ctx=ctx)
+    mean, variance = p.running_statistics(sums) if p.uses_running_stats else batch_statistics(ctx, x)
     top = (promote(x) - broadcast_channels(mean, x)) / _broadcast_deviation(p, variance, x)
-    return top.astype(x.dtype), update_sums(ctx, blobs, mean, variance, x)
+    return top.astype(x.dtype), sums if p.uses_running_stats else update_sums(ctx, sums, mean, variance, x)
 
 
 @batch_norm.params
-def batch_norm_params(x: jax.Array) -> list[ParamSpec]:
+def batch_norm_params(x: Array) -> list[ParamSpec]:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
     channels = (x.shape[1],)
     shapes = {"mean": channels, "variance": channels, "scale_factor": (1,)}
@@ -116,15 +113,12 @@ def batch_norm_top_shapes(x: Any) -> list[Shape] | None:
 
 
 @batch_norm.backward
-def batch_norm_backward(
-    p: BatchNormSettings, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
-) -> tuple[tuple[None, None, None], jax.Array]:
-    no_diffs = (None, None, None)
+def batch_norm_backward(p: BatchNormSettings, x: Array, *, state: Params, y: Array, dy: Array, ctx: Context) -> Array:
     if p.uses_running_stats:
-        return no_diffs, promote(dy) / _broadcast_deviation(p, running_statistics(p, blobs)[1], x)
+        return promote(dy) / _broadcast_deviation(p, p.running_statistics(tuple(state.values()))[1], x)
     # y has mean 0 and variance 1 (apart from eps), so the gradient has no component along 1 or along y
     _, variance = batch_statistics(ctx, x)
-    return no_diffs, project_out(ctx, promote(dy), promote(y)) / _broadcast_deviation(p, variance, x)
+    return project_out(ctx, promote(dy), promote(y)) / _broadcast_deviation(p, variance, x)
 
 
 @batch_norm.count_fusible
@@ -138,19 +132,20 @@ def count_fusible_batch_norm(p: BatchNormSettings, x: Any, epilogues: Sequence[E
 
 @batch_norm.fused
 def batch_norm_fused(
-    p: BatchNormSettings, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context
-) -> tuple[jax.Array, Arrays]:
+    p: BatchNormSettings, x: Array, epilogues: Sequence[Epilogue], *, state: Params, ctx: Context
+) -> tuple[Array, Arrays]:
     """Apply BatchNorm by batch statistics, fused with `epilogues`; return the last top and the updated blobs.
 
     `count_fusible_batch_norm` returned the number of epilogues.
     """
-    mean_estimate = running_statistics(p, blobs)[0]
+    sums = tuple(state.values())
+    mean_estimate = p.running_statistics(sums)[0]
     factor, bias, relu = fused_affine(epilogues, mean_estimate)
     top, mean, variance = normalize_batch(ctx, x, factor, bias, mean_estimate, p.eps, relu=relu)
-    return top, update_sums(ctx, blobs, mean, variance, x)
+    return top, update_sums(ctx, sums, mean, variance, x)
 
 
-def fused_affine(epilogues: Sequence[Epilogue], mean: jax.Array) -> tuple[jax.Array, jax.Array, bool]:
+def fused_affine(epilogues: Sequence[Epilogue], mean: Array) -> tuple[Array, Array, bool]:
     """Return the factor and bias, (channels,) each, of the Scale among the epilogues, and whether they end with a ReLU.
 
     Without a Scale they are 1 and 0, in the shape of `mean`.
@@ -185,13 +180,7 @@ _LOST_STATISTICS = (
 )
 
 
-def running_statistics(p: Any, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    """Return mean and variance, (channels,) each, from the first three blobs. Both are 0 before the first update."""
-    mean, variance = p.running_statistics(blobs)
-    return mean, variance
-
-
-def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, x: jax.Array) -> Arrays:
+def update_sums(ctx: Context, blobs: Arrays, mean: Array, variance: Array, x: Array) -> Arrays:
     """Return the sums in `blobs`, updated with the mean and the variance of the batch `x`, (channels,) each."""
     fraction = ctx.settings.fraction
     num_values = x.size // x.shape[1] * (cross_replica.axis_size(ctx) if ctx.config.sync_bn else 1)
@@ -200,12 +189,7 @@ def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Arra
     return tuple(jax.lax.stop_gradient(s).astype(b.dtype) for s, b in zip(sums, blobs, strict=True))
 
 
-def sync_axis(ctx: Context) -> str | None:
-    """Return the mesh axis over which `sync_bn` computes statistics, or None without `sync_bn`."""
-    return ctx.axis_name if ctx.config.sync_bn else None
-
-
-def channel_means(ctx: Context, *arrays: jax.Array) -> list[jax.Array]:
+def channel_means(ctx: Context, *arrays: Array) -> list[Array]:
     """Return the mean of each channel, (channels,), for each array.
 
     With `sync_bn` the means are taken over the batches of all devices.
@@ -214,7 +198,7 @@ def channel_means(ctx: Context, *arrays: jax.Array) -> list[jax.Array]:
     return list(cross_replica.pmean(ctx, jnp.stack(means))) if ctx.config.sync_bn else means
 
 
-def batch_statistics(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def batch_statistics(ctx: Context, x: Array) -> tuple[Array, Array]:
     """Return the batch's mean and variance in each channel, (channels,) each, by the plain lowering."""
     values = promote(x)
     (mean,) = channel_means(ctx, values)
@@ -223,7 +207,7 @@ def batch_statistics(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def normalize_batch(
-    ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array, mean_estimate: jax.Array, eps: float, *, relu: bool
+    ctx: Context, x: Array, factor: Array, bias: Array, mean_estimate: Array, eps: float, *, relu: bool
 ) -> Arrays:
     """Return the batch-normalized bottom, and the mean and variance of the batch, (channels,) each.
 
@@ -239,7 +223,7 @@ def normalize_batch(
         estimate = jax.lax.stop_gradient(promote(mean_estimate))
         # the running statistics only help to sum: a NaN in them must not reach a top of the batch's statistics
         estimate = jnp.where(jnp.isfinite(estimate), estimate, 0)
-        options: Any = {"relu": relu, "axis_name": sync_axis(ctx)}
+        options: Any = {"relu": relu, "axis_name": ctx.axis_name if ctx.config.sync_bn else None}
         results: Arrays = normalize_channels(x, promote(factor), promote(bias), estimate, eps, **options)
         return results
     mean, variance = batch_statistics(ctx, x)
@@ -248,24 +232,19 @@ def normalize_batch(
     return y.astype(x.dtype), jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
 
 
-def project_out(ctx: Context, dy: jax.Array, y: jax.Array) -> jax.Array:
+def project_out(ctx: Context, dy: Array, y: Array) -> Array:
     """Subtract from `dy` the mean of `dy` and its projection on `y`, in each channel of the batch."""
     mean, projection = channel_means(ctx, dy, dy * y)
     return dy - broadcast_channels(mean, y) - y * broadcast_channels(projection, y)
 
 
-def _broadcast_deviation(p: BatchNormSettings, variance: jax.Array, x: jax.Array) -> jax.Array:
+def _broadcast_deviation(p: BatchNormSettings, variance: Array, x: Array) -> Array:
     return broadcast_channels(jnp.sqrt(variance + p.eps), x)
 
 
-def reduction_axes(x: jax.Array) -> tuple[int, ...]:
+def reduction_axes(x: Array) -> tuple[int, ...]:
     """Return all axes of `x` other than the channel axis 1."""
     return (0, *range(2, x.ndim))
-
-
-def broadcast_channels(statistic: jax.Array, x: jax.Array) -> jax.Array:
-    """Reshape (channels,) to broadcast along axis 1 of `x`."""
-    return statistic.reshape(-1, *(1,) * (x.ndim - 2))
 
 
 @register(
@@ -276,7 +255,7 @@ def broadcast_channels(statistic: jax.Array, x: jax.Array) -> jax.Array:
     spatial_map="same",
     receptive_window=global_window,
 )
-def mvn(p: MVNParameter, x: jax.Array) -> jax.Array:
+def mvn(p: MVNParameter, x: Array) -> Array:
     """Subtract the mean and divide by the standard deviation plus eps, for each channel of each image (N, C, H, W).
 
     With `across_channels` the statistics are computed over each image. With `normalize_variance: false` only the mean
@@ -289,7 +268,7 @@ def mvn(p: MVNParameter, x: jax.Array) -> jax.Array:
 
 
 @mvn.backward
-def mvn_backward(p: MVNParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def mvn_backward(p: MVNParameter, x: Array, *, y: Array, dy: Array) -> Array:
     axes, d_top = _mvn_axes(p), promote(dy)
     if p.normalize_variance:
         projection = jnp.mean(d_top * y, axis=axes, keepdims=True)
@@ -303,7 +282,7 @@ def _mvn_axes(p: MVNParameter) -> tuple[int, ...]:
     return (1, 2, 3) if p.across_channels else (2, 3)
 
 
-def _mvn_divisor(p: MVNParameter, x: jax.Array) -> jax.Array | float:
+def _mvn_divisor(p: MVNParameter, x: Array) -> Array | float:
     if not p.normalize_variance:
         return 1.0
     images = promote(x).reshape(as_nchw(x.shape))

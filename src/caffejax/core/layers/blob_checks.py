@@ -128,6 +128,8 @@ def wrap_layer_errors(layer_type: LayerType, bottoms: Sequence[Any]) -> Iterator
             if isinstance(error, KeyError):
                 error.add_note(
                     "params have the names of the type's ParamSpecs or, without names, their numbers as text"
+                    if layer_type.params
+                    else "the type declares no params: a function under its decorator `.params` lists ParamSpecs"
                 )
             raise
         explanation = _explain(error, bottoms)

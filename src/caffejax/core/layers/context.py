@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
+from jax import Array
 
 from ...base.config import NetConfig
 from ...base.errors import LayerError, require
@@ -25,7 +26,8 @@ from .types import LayerType, PerLayer
 
 Phase = Literal["TRAIN", "TEST"]
 Shape = tuple[int, ...]
-Params = Mapping[str, jax.Array]  # by name, in Caffe's order
+Params = Mapping[str, Array]  # by name, in Caffe's order
+Arrays = tuple[Array, ...]
 
 # properties of a Context that depend only on layer, type and phase
 _DERIVED_PROPERTIES = ("param", "settings", "_serialized_layer")
@@ -68,7 +70,7 @@ class ParamSpec:
     persistent: bool = True
     name: str = ""
     value: Any = dataclasses.field(default=None, compare=False, repr=False)
-    rewrite: Callable[[jax.Array], jax.Array] | None = None
+    rewrite: Callable[[Array], Array] | None = None
 
     def __post_init__(self) -> None:
         is_shape = isinstance(self.shape, tuple) and all(isinstance(n, Integral) and n >= 0 for n in self.shape)
@@ -121,7 +123,7 @@ class Context:
     type: LayerType
     phase: Phase = "TEST"
     config: NetConfig = field(default_factory=NetConfig)
-    fold_in_args: tuple[jax.Array, Any] | None = None
+    fold_in_args: tuple[Array, Any] | None = None
     propagate_down: tuple[bool, ...] | None = None
     blob_diffs: tuple[Any, ...] | None = None
     device_index: Any = None
@@ -178,11 +180,26 @@ class Context:
         first_names, names = read_parameters(function)
         params, state = named_blobs
         p = keywords.pop("p") if "p" in keywords else self.settings
+        if p is not None and p is self.param:  # a copy: equal contexts share a trace, so no function may change it
+            p = type(p)()
+            p.CopyFrom(self.param)
         first = {"p": p, "params": params, "blobs": tuple(blobs)}
         for name in names:
             if name not in keywords:
                 keywords[name] = self if name == "ctx" else state if name == "state" else getattr(self, name)
         return function(*map(first.__getitem__, first_names), *arguments, **keywords)
+
+    def convert_stored(self, blobs: Sequence[Any], shapes: Sequence[Shape]) -> tuple[Sequence[Any], str | None]:
+        """Return the blobs of a file as the layer, whose blobs have these shapes, has them, and a warning or None.
+
+        See `LayerTraits.convert_stored`.
+        """
+        convert = self.type.traits.convert_stored
+        if convert is None:
+            return blobs, None
+        keywords: dict[str, Any] = {"shapes": shapes} if "shapes" in read_parameters(convert)[1] else {}
+        result: tuple[Sequence[Any], str | None] = self.call(convert, blobs=blobs, **keywords)
+        return result
 
     def evaluate(self, trait: Any) -> Any:
         """Return the value of a trait for this layer: the result of its function, or the trait itself."""
@@ -204,7 +221,7 @@ class Context:
         return len(self.layer.top)
 
     @property
-    def key(self) -> jax.Array:
+    def key(self) -> Array:
         """The layer's random key in this pass. It does not change if other layers are added or removed.
 
         Raises:
@@ -213,14 +230,6 @@ class Context:
         if self.fold_in_args is None:
             raise LayerError("is random in this phase and needs a random key: pass key=jax.random.key(seed)")
         return jax.random.fold_in(*self.fold_in_args)
-
-    def with_fold_in_args(self, fold_in_args: tuple[jax.Array, Any] | None) -> Context:
-        """Return a copy for a pass with a different random key; see the attribute `fold_in_args`."""
-        return self.replace(fold_in_args=fold_in_args)
-
-    def with_plain_kernels(self) -> Context:
-        """Return a copy that selects the plain lowering instead of the implementations of `core.ops`."""
-        return self.replace(config=self.config.with_plain_kernels())
 
     def replace(self, **changes: Any) -> Context:
         """Return a copy with some fields changed, without reading the settings again.
@@ -330,7 +339,7 @@ def resolve_type(context: Context, definition: LayerDefinition) -> Context:
     return replace(context, type=layer_type, has_own_type=True)
 
 
-def fold_in_name(key: jax.Array, name: str) -> jax.Array:
+def fold_in_name(key: Array, name: str) -> Array:
     """Derive a random key from a key and a name."""
     return fold_in(key, hash_name(name))
 
@@ -340,6 +349,7 @@ def hash_name(name: str) -> np.uint32:
     return np.uint32(zlib.crc32(name.encode()))
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Epilogue:
     """A layer that works in place on the top of the layer before it and may be fused with that layer.
@@ -349,7 +359,7 @@ class Epilogue:
         blobs: the blobs of the layer, or values with their shapes.
     """
 
-    ctx: Context
+    ctx: Context = field(metadata={"static": True})
     blobs: tuple[Any, ...]
 
     def is_channel_affine(self, axis: int, channels: int) -> bool:
@@ -372,5 +382,4 @@ class Epilogue:
     @property
     def is_relu(self) -> bool:
         """True if the layer is exactly max(x, 0)."""
-        is_relu = self.ctx.type.traits.is_relu
-        return bool(self.ctx.evaluate(is_relu))
+        return bool(self.ctx.evaluate(self.ctx.type.traits.is_relu))

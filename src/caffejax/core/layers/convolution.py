@@ -11,129 +11,77 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from ...base.errors import require
-from ..ops.channel_affine import channel_affine
-from ..ops.channel_groups import run_in_groups
-from ..ops.convolution_op import correlate
+from ..ops.channels import channel_affine
+from ..ops.convolution_op import correlate, run_in_groups
 from ..ops.custom_gradient import make_differentiable
 from ..ops.platform_dispatch import PlatformOp
 from ..ops.window import Window
 from ..schema.caffe_pb2 import ConvolutionParameter
-from .context import Epilogue, Params, ParamSpec, Shape
+from .context import Arrays, Epilogue, Params, ParamSpec, Shape
 from .declaration import register
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, is_after_first_axis
 from .types import SAME_AS_BOTTOMS
 from .weight_and_bias import fold_scale_bias, weight_and_bias_specs
 
-Arrays = tuple[jax.Array, ...]
+# the repeated field of each size, the fields for height and width, and the default, or None if a size is required
+_SIZE_FIELDS = (
+    ("kernel_size", ("kernel_h", "kernel_w"), None),
+    ("stride", ("stride_h", "stride_w"), 1),
+    ("pad", ("pad_h", "pad_w"), 0),
+    ("dilation", (), 1),
+)
 
 
-@dataclass(frozen=True)
-class AxisSizes:
-    """The sizes along the spatial axes that a prototxt sets, such as a kernel size or a stride.
+def read_window(p: ConvolutionParameter, n_axes: int) -> Window:
+    """Return the kernel's window over `n_axes` spatial axes.
 
-    Attributes:
-        name: the repeated field, such as "kernel_size".
-        values: the values of this field: none, one for all axes, or one for each axis.
-        pair_names: the fields for height and width, such as ("kernel_h", "kernel_w"), or () for `dilation`.
-        pair: the values of these fields, each None if not set.
-        default: the size along all axes if none is set, or None if a size is required.
+    Raises:
+        LayerError: if sizes are missing, zero, set twice, or do not match the number of axes.
     """
-
-    name: str
-    values: Shape
-    pair_names: tuple[str, ...]
-    pair: tuple[int | None, ...]
-    default: int | None
-
-    @classmethod
-    def read(cls, p: Any, name: str, pair_names: tuple[str, ...], default: int | None) -> AxisSizes:
-        """Return the sizes that the fields `name` and `pair_names` of a ConvolutionParameter set."""
-        pair = tuple(getattr(p, field) if p.HasField(field) else None for field in pair_names)
-        return cls(name, tuple(getattr(p, name)), pair_names, pair, default)
-
-    def resolve(self, n_axes: int) -> Shape:
-        """Return the size along each of `n_axes` axes.
-
-        Raises:
-            LayerError: if sizes are missing, are set twice, or do not match the number of axes.
-        """
-        name, pair_names = self.name, " and ".join(self.pair_names)
-        if any(size is not None for size in self.pair):
-            require(n_axes == 2, f"{pair_names} need 2 spatial axes, but the bottom has {n_axes}; use {name}")
-            require(not self.values, f"give either {name} or {pair_names}, not both")
-            require(name == "pad" or None not in self.pair, f"{pair_names} must both be set")
-            return tuple(self.default or 0 if size is None else size for size in self.pair)
-        if not self.values:
-            require(self.default is not None or n_axes == 0, f"{name} (or {pair_names}) must be set")
-            return (self.default or 0,) * n_axes
-        require(
-            len(self.values) in (1, n_axes),
-            f"{name} must have one value, or one for each of the {n_axes} spatial axes, not {len(self.values)}",
-        )
-        return self.values * n_axes if len(self.values) == 1 else self.values
-
-
-@dataclass(frozen=True)
-class ConvolutionSettings:
-    """The settings of a ConvolutionParameter.
-
-    Attributes:
-        num_output: the number of output channels.
-        bias_term: whether there is a bias.
-        weight_filler, bias_filler: FillerParameters.
-        axis: the channel axis. A negative axis counts from the end.
-        group: the number of groups of channels.
-        kernel, stride, pad, dilation: sizes in cells along the spatial axes.
-    """
-
-    num_output: int
-    bias_term: bool
-    weight_filler: Any
-    bias_filler: Any
-    axis: int
-    group: int
-    kernel: AxisSizes
-    stride: AxisSizes
-    pad: AxisSizes
-    dilation: AxisSizes
-
-    def window(self, n_axes: int) -> Window:
-        """Return the kernel's window over `n_axes` spatial axes.
-
-        Raises:
-            LayerError: if sizes are missing, zero, set twice, or do not match the number of axes.
-        """
-        return _window(n_axes, self.kernel, self.stride, self.pad, self.dilation)
+    values = (
+        (tuple(getattr(p, name)), tuple(getattr(p, field) if p.HasField(field) else None for field in pair_names))
+        for name, pair_names, _ in _SIZE_FIELDS
+    )
+    return _make_window(n_axes, *values)
 
 
 @lru_cache(4096)  # few windows, in many layers, for each input size
-def _window(n_axes: int, *sizes: AxisSizes) -> Window:
-    kernel, stride, pad, dilation = (axis_sizes.resolve(n_axes) for axis_sizes in sizes)
+def _make_window(n_axes: int, *values: tuple[Shape, tuple[int | None, ...]]) -> Window:
+    kernel, stride, pad, dilation = (
+        resolve_sizes(n_axes, *fields, *field_values) for fields, field_values in zip(_SIZE_FIELDS, values, strict=True)
+    )
     for name, size in (("kernel", kernel), ("stride", stride), ("dilation", dilation)):
         require(all(n > 0 for n in size), f"{name} must be positive, not {size}")
     return Window.symmetric(kernel=kernel, stride=stride, pad=pad, dilation=dilation)
 
 
-def read_convolution(p: ConvolutionParameter) -> ConvolutionSettings:
-    """Return the settings of the layer's ConvolutionParameter."""
-    return ConvolutionSettings(
-        num_output=p.num_output,
-        bias_term=p.bias_term,
-        weight_filler=p.weight_filler,
-        bias_filler=p.bias_filler,
-        axis=p.axis,
-        group=p.group,
-        kernel=AxisSizes.read(p, "kernel_size", ("kernel_h", "kernel_w"), None),
-        stride=AxisSizes.read(p, "stride", ("stride_h", "stride_w"), 1),
-        pad=AxisSizes.read(p, "pad", ("pad_h", "pad_w"), 0),
-        dilation=AxisSizes.read(p, "dilation", (), 1),
+def resolve_sizes(
+    n_axes: int, name: str, pair_names: Sequence[str], default: int | None, values: Shape, pair: Sequence[int | None]
+) -> Shape:
+    """Return a size along each axis: `values`, one or one for each axis, or `pair`, height and width, or the default.
+
+    Raises:
+        LayerError: if the size is set twice, for one axis only, or not at all and it has no default.
+    """
+    pair_text = " and ".join(pair_names)
+    if any(size is not None for size in pair):
+        require(n_axes == 2, f"{pair_text} need 2 spatial axes, but the bottom has {n_axes}; use {name}")
+        require(not values, f"give either {name} or {pair_text}, not both")
+        require(name == "pad" or None not in pair, f"{pair_text} must both be set")
+        return tuple(default or 0 if size is None else size for size in pair)
+    if not values:
+        require(default is not None or n_axes == 0, f"{name} (or {pair_text}) must be set")
+        return (default or 0,) * n_axes
+    require(
+        len(values) in (1, n_axes),
+        f"{name} must have one value, or one for each of the {n_axes} spatial axes, not {len(values)}",
     )
+    return values * n_axes if len(values) == 1 else values
 
 
 def convolution_output_size(size: Shape, window: Window) -> Shape:
@@ -175,14 +123,8 @@ class ConvolutionOp:
         return tuple(x.shape[self.axis + 1 :])
 
     def __call__(
-        self,
-        x: jax.Array,
-        weight: jax.Array,
-        bias: jax.Array | None = None,
-        *,
-        factor: jax.Array | None = None,
-        relu: bool = False,
-    ) -> jax.Array:
+        self, x: Array, weight: Array, bias: Array | None = None, *, factor: Array | None = None, relu: bool = False
+    ) -> Array:
         """Cross-correlate `x` with `weight`: (..., inputs, *size) to (..., outputs, *output size).
 
         Then multiply by `factor` and add `bias`, (outputs,) each, if they are not None. With `relu`, replace negative
@@ -193,7 +135,7 @@ class ConvolutionOp:
         y = correlate(self._flatten_batch(x), weight, window, bias, factor=factor, relu=relu, fast=self.fast)
         return y.reshape(*x.shape[: self.axis], *y.shape[1:]).astype(x.dtype)
 
-    def transpose(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
+    def transpose(self, y: Array, weight: Array, size: Shape) -> Array:
         """Apply the transpose of the operation to `y`: (..., outputs, *output size) to (..., inputs, *size).
 
         It is computed as a correlation of `y`, dilated by the stride, with the flipped kernel.
@@ -201,7 +143,7 @@ class ConvolutionOp:
         n = len(size)
         transposed_window = self.window.fit_padding(size, self.spatial_shape(y)).transpose()
 
-        def convolve(y: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
+        def convolve(y: Array, weight: Array, groups: int) -> Array:
             grouped_weight = weight.reshape(groups, -1, *weight.shape[1:]).swapaxes(1, 2)
             return lax.conv_general_dilated(
                 y,
@@ -210,17 +152,17 @@ class ConvolutionOp:
                 transposed_window.padding,
                 lhs_dilation=self.window.stride,
                 rhs_dilation=transposed_window.dilation,
-                dimension_numbers=_caffe_dimension_numbers(n),
+                dimension_numbers=lax.ConvDimensionNumbers(*(tuple(range(n + 2)),) * 3),
                 feature_group_count=groups,
             )
 
-        def convolve_groups(y: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
+        def convolve_groups(y: Array, weight: Array) -> tuple[Array]:
             return (run_in_groups(convolve, y, weight, self.group),)
 
-        def forward(y: jax.Array, weight: jax.Array) -> tuple[jax.Array, Arrays]:
+        def forward(y: Array, weight: Array) -> tuple[Array, Arrays]:
             return convolve(y, weight, self.group), (y, weight)
 
-        def backward(residuals: Any, dx: jax.Array, needed: Sequence[bool]) -> list[jax.Array | None]:
+        def backward(residuals: Any, dx: Array, needed: Sequence[bool]) -> list[Array | None]:
             y, weight = residuals
             flat_convolution = replace(self, axis=1)
             return [
@@ -228,7 +170,7 @@ class ConvolutionOp:
                 flat_convolution.weight_diff(dx, y) if needed[1] else None,
             ]
 
-        def convolve_on_gpu(y: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
+        def convolve_on_gpu(y: Array, weight: Array) -> tuple[Array]:
             return (make_differentiable(forward, backward)(y, weight),)
 
         if self.group == 1:
@@ -238,7 +180,7 @@ class ConvolutionOp:
             (x,) = operation(self._flatten_batch(y), weight)
         return x.reshape(*y.shape[: self.axis], *x.shape[1:])
 
-    def weight_diff(self, x: jax.Array, dy: jax.Array) -> jax.Array:
+    def weight_diff(self, x: Array, dy: Array) -> Array:
         """Return the gradient of the weight: the correlation of `x` with `dy`, with batch and channels exchanged."""
         n = len(self.spatial_shape(x))
         diff = lax.conv_general_dilated(
@@ -253,21 +195,21 @@ class ConvolutionOp:
         # where the stride leaves a remainder, the last positions belong to no kernel element
         return diff[(slice(None), slice(None), *(slice(k) for k in self.window.kernel))]
 
-    def add_bias(self, y: jax.Array, bias: jax.Array | None = None) -> jax.Array:
+    def add_bias(self, y: Array, bias: Array | None = None) -> Array:
         """Add `bias`, (outputs,), to the channels of `y`, unless it is None."""
         if bias is None:
             return y
         return channel_affine(self._flatten_batch(y), None, bias, fast=self.fast).reshape(y.shape).astype(y.dtype)
 
-    def bias_diff(self, dy: jax.Array) -> jax.Array:
+    def bias_diff(self, dy: Array) -> Array:
         """Return the gradient of the bias, (outputs,)."""
         return promote(self._flatten_batch(dy)).sum((0, *range(2, 2 + len(self.spatial_shape(dy)))))
 
-    def _flatten_batch(self, x: jax.Array) -> jax.Array:
+    def _flatten_batch(self, x: Array) -> Array:
         return x.reshape(-1, *x.shape[self.axis :])
 
 
-def make_convolution_op(p: ConvolutionSettings, xs: tuple[Any, ...], *, fast: bool = False) -> ConvolutionOp:
+def make_convolution_op(p: ConvolutionParameter, xs: tuple[Any, ...], *, fast: bool = False) -> ConvolutionOp:
     """Return the operation that settings define for the bottoms `xs`, which have `.shape`; see `ConvolutionOp.fast`.
 
     Raises:
@@ -283,10 +225,10 @@ def make_convolution_op(p: ConvolutionSettings, xs: tuple[Any, ...], *, fast: bo
         shape[axis] % p.group == 0 and p.num_output % p.group == 0,
         f"the {shape[axis]} channels and num_output {p.num_output} must be multiples of group {p.group}",
     )
-    return ConvolutionOp(p.window(len(shape) - axis - 1), axis, p.group, fast)
+    return ConvolutionOp(read_window(p, len(shape) - axis - 1), axis, p.group, fast)
 
 
-def sum_diffs(diffs: Iterable[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
+def sum_diffs(diffs: Iterable[tuple[Array, ...]]) -> tuple[Any, ...]:
     """Sum the diffs of weight and bias over the bottoms; return this pair, then the diffs of the bottoms.
 
     `diffs` has a tuple (diff of the bottom, diff of the weight, diff of the bias) for each bottom.
@@ -300,7 +242,6 @@ def sum_diffs(diffs: Iterable[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
     bottoms=(1, None),
     tops=SAME_AS_BOTTOMS,
     param="convolution_param",
-    settings=read_convolution,
     row_wise=is_after_first_axis,
     dtype_policy="products",
     weight_axes=4,
@@ -308,7 +249,7 @@ def sum_diffs(diffs: Iterable[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
     spatial_map="windows",
     fold_scale_bias=fold_scale_bias,
 )
-def convolution(p: ConvolutionSettings, params: Params, *xs: jax.Array, fast: bool) -> Arrays:
+def convolution(p: ConvolutionParameter, params: Params, *xs: Array, fast: bool) -> Arrays:
     """Cross-correlate each bottom with one weight, and add a bias.
 
     Bottoms: (N, C, *size), all of one shape. Tops: (N, num_output, *output size). Blobs: weight (num_output, C / group,
@@ -322,7 +263,7 @@ def convolution(p: ConvolutionSettings, params: Params, *xs: jax.Array, fast: bo
 
 
 @convolution.count_fusible
-def count_fusible(p: ConvolutionSettings, x: Any, epilogues: Sequence[Epilogue]) -> int:
+def count_fusible(p: ConvolutionParameter, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return how many of the epilogues can be fused: layers with a factor and bias for each channel, then a ReLU.
 
     Layers with a factor and bias are Scale, Bias, and BatchNorm with running statistics.
@@ -334,10 +275,10 @@ def count_fusible(p: ConvolutionSettings, x: Any, epilogues: Sequence[Epilogue])
 
 @convolution.fused
 def convolution_fused(
-    p: ConvolutionSettings, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, fast: bool
-) -> jax.Array:
+    p: ConvolutionParameter, params: Params, x: Array, epilogues: Sequence[Epilogue], *, fast: bool
+) -> Array:
     """Apply a convolution fused with `epilogues`, whose number `count_fusible` returned; return the last top."""
-    weight, bias = blobs if len(blobs) > 1 else (blobs[0], None)
+    weight, bias = params["weight"], params.get("bias")
     *affine, last = epilogues
     relu, factor = last.is_relu, None
     for epilogue in affine if relu else epilogues:
@@ -348,13 +289,13 @@ def convolution_fused(
 
 
 @convolution.params
-def convolution_params(p: ConvolutionSettings, *xs: Any) -> list[ParamSpec]:
+def convolution_params(p: ConvolutionParameter, *xs: Any) -> list[ParamSpec]:
     c = make_convolution_op(p, xs)
     return weight_and_bias_specs(p, (p.num_output, xs[0].shape[c.axis] // c.group, *c.window.kernel))
 
 
 @convolution.backward
-def convolution_backward(p: ConvolutionSettings, params: Params, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+def convolution_backward(p: ConvolutionParameter, params: Params, *xs: Array, y: Any, dy: Any) -> tuple[Any, ...]:
     weight, *bias = params.values()
     c = make_convolution_op(p, xs)
     return sum_diffs(
@@ -364,7 +305,7 @@ def convolution_backward(p: ConvolutionSettings, params: Params, *xs: jax.Array,
 
 
 @convolution.top_shapes
-def convolution_top_shapes(p: ConvolutionSettings, *xs: Any) -> list[Shape] | None:
+def convolution_top_shapes(p: ConvolutionParameter, *xs: Any) -> list[Shape] | None:
     if any(x.shape != xs[0].shape or 0 in x.shape for x in xs):
         return None
     c = make_convolution_op(p, xs)
@@ -373,14 +314,9 @@ def convolution_top_shapes(p: ConvolutionSettings, *xs: Any) -> list[Shape] | No
 
 
 @convolution.window
-def convolution_window(p: ConvolutionSettings, x: Any) -> Window:
+def convolution_window(p: ConvolutionParameter, x: Any) -> Window:
     """Return the kernel's window over the spatial axes of the bottom `x`."""
     return make_convolution_op(p, (x,)).window
-
-
-def _caffe_dimension_numbers(n: int) -> lax.ConvDimensionNumbers:
-    """Return Caffe's axis order: batch, channels, space for arrays, and outputs, inputs, space for weights."""
-    return lax.ConvDimensionNumbers(*((tuple(range(n + 2)),) * 3))
 
 
 @register(
@@ -388,7 +324,6 @@ def _caffe_dimension_numbers(n: int) -> lax.ConvDimensionNumbers:
     bottoms=(1, None),
     tops=SAME_AS_BOTTOMS,
     param="convolution_param",
-    settings=read_convolution,
     row_wise=is_after_first_axis,
     dtype_policy="products",
     weight_axes=4,
@@ -396,7 +331,7 @@ def _caffe_dimension_numbers(n: int) -> lax.ConvDimensionNumbers:
     spatial_map="transposed",
     window=convolution_window,
 )
-def deconvolution(p: ConvolutionSettings, params: Params, *xs: jax.Array, fast: bool) -> Arrays:
+def deconvolution(p: ConvolutionParameter, params: Params, *xs: Array, fast: bool) -> Arrays:
     """Apply the transpose of Convolution: multiply each value by the kernel, sum where kernels overlap, and add a bias.
 
     Bottoms: (N, C, *size), all of one shape. Tops: (N, num_output, *output size), where a size n becomes stride * (n -
@@ -409,13 +344,13 @@ def deconvolution(p: ConvolutionSettings, params: Params, *xs: jax.Array, fast: 
 
 
 @deconvolution.params
-def deconvolution_params(p: ConvolutionSettings, *xs: Any) -> list[ParamSpec]:
+def deconvolution_params(p: ConvolutionParameter, *xs: Any) -> list[ParamSpec]:
     c = make_convolution_op(p, xs)
     return weight_and_bias_specs(p, (xs[0].shape[c.axis], p.num_output // c.group, *c.window.kernel))
 
 
 @deconvolution.backward
-def deconvolution_backward(p: ConvolutionSettings, params: Params, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+def deconvolution_backward(p: ConvolutionParameter, params: Params, *xs: Array, y: Any, dy: Any) -> tuple[Any, ...]:
     weight, *bias = params.values()
     c = make_convolution_op(p, xs)
     return sum_diffs(
@@ -424,7 +359,7 @@ def deconvolution_backward(p: ConvolutionSettings, params: Params, *xs: jax.Arra
     )
 
 
-def _deconvolution_output_size(c: ConvolutionOp, x: jax.Array) -> Shape:
+def _deconvolution_output_size(c: ConvolutionOp, x: Array) -> Shape:
     w = c.window
     size = tuple(
         stride * (n - 1) + extent - low - high
@@ -438,7 +373,11 @@ def _deconvolution_output_size(c: ConvolutionOp, x: jax.Array) -> Shape:
     return size
 
 
-def depthwise_settings(p: ConvolutionSettings, x: Any) -> ConvolutionSettings:
+def depthwise_settings(p: ConvolutionParameter, x: Any) -> ConvolutionParameter:
     """Return the settings of a Convolution that has a group with one output for each channel of the bottom `x`."""
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
-    return replace(p, num_output=x.shape[1], group=x.shape[1], axis=1)
+    settings = ConvolutionParameter()
+    settings.CopyFrom(p)
+    settings.num_output = settings.group = x.shape[1]
+    settings.axis = 1
+    return settings

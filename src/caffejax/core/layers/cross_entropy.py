@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from ...base.errors import require
 from ..schema.blob_proto import read_blob_proto
@@ -16,18 +18,18 @@ from ..schema.caffe_pb2 import InfogainLossParameter
 from .context import Context, LayerDefinition
 from .declaration import register
 from .dtype_policy import promote
-from .helpers import as_nchw, canonical_axis, first_top, is_after_first_axis, outer_and_inner_num
+from .helpers import as_nchw, canonical_axis, first_top, is_after_first_axis
 from .loss_helpers import (
+    check_label_shape,
     ignored_label,
     in_valid_rows,
     label_indices,
-    label_shape_problem,
+    labelled_rows,
     loss_divisor,
     nan_if_unlabelled,
     num_classes_along_axis,
     num_classes_of_rows,
     num_items,
-    one_hot_mask,
     require_same_batch_size,
     straight_through,
     valid_label_mask,
@@ -43,10 +45,9 @@ _MIN_PROBABILITY = 1e-20  # smaller probabilities are clamped to it
     loss=True,
     overrides_autodiff=True,
     indices=Indices((1,), num_classes_of_rows),
-    exempt_from_force_backward=(1,),
     counts_rows=True,
 )
-def multinomial_logistic_loss(prob: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
+def multinomial_logistic_loss(prob: Array, labels: Array, *, ctx: Context) -> Array:
     """Return the mean of -log(probability of the label) over the batch, a scalar (multinomial_logistic_loss_layer.cpp).
 
     Bottoms: probabilities (N, classes) and labels (N,). Probabilities are clamped to at least 1e-20. The gradient is -1
@@ -60,22 +61,16 @@ def multinomial_logistic_loss(prob: jax.Array, labels: jax.Array, *, ctx: Contex
 
 @multinomial_logistic_loss.backward
 def multinomial_logistic_loss_backward(
-    prob: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
-) -> tuple[jax.Array, None]:
+    prob: Array, labels: Array, *, y: Array, dy: Array, ctx: Context
+) -> tuple[Array, None]:
     is_label, clamped_prob = _mask_labels_and_clamp(prob, labels)
     return jnp.where(is_label, -dy / num_items(ctx, prob.shape[:1]) / clamped_prob, 0).reshape(prob.shape), None
 
 
-def _mask_labels_and_clamp(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the one-hot mask of the labels, and the probabilities clamped to at least 1e-20, both (batch, classes)."""
-    as_nchw(prob.shape)
-    require_same_batch_size(prob.shape, labels.shape)
-    require(
-        as_nchw(labels.shape, "bottom 1")[1:] == (1, 1, 1),
-        f"needs one label for each of the {prob.shape[0]} examples, not labels of shape {labels.shape}",
-    )
-    rows = promote(prob).reshape(prob.shape[0], -1)
-    return one_hot_mask(labels, rows.shape), jnp.maximum(rows, _MIN_PROBABILITY)
+def _mask_labels_and_clamp(prob: Array, labels: Array) -> tuple[Array, Array]:
+    as_nchw(labels.shape, "bottom 1")
+    rows, is_label = labelled_rows(prob, labels)
+    return is_label, jnp.maximum(rows, _MIN_PROBABILITY)
 
 
 @register(
@@ -83,10 +78,9 @@ def _mask_labels_and_clamp(prob: jax.Array, labels: jax.Array) -> tuple[jax.Arra
     bottoms=2,
     loss=True,
     indices=Indices((1,)),
-    exempt_from_force_backward=(1,),
     counts_rows=True,
 )
-def sigmoid_cross_entropy_loss(scores: jax.Array, targets: jax.Array, *, ctx: Context) -> jax.Array:
+def sigmoid_cross_entropy_loss(scores: Array, targets: Array, *, ctx: Context) -> Array:
     """Return the sum of -t * log p - (1 - t) * log(1 - p), divided by the batch size, where p = sigmoid(scores).
 
     The top is a scalar. `normalization` in the loss_param can select a different divisor. Bottoms: scores (N, ...) and
@@ -98,7 +92,7 @@ def sigmoid_cross_entropy_loss(scores: jax.Array, targets: jax.Array, *, ctx: Co
     return jnp.sum(jnp.where(valid, sigmoid_terms(x, t), 0)) / divisor
 
 
-def sigmoid_terms(x: jax.Array, t: jax.Array) -> jax.Array:
+def sigmoid_terms(x: Array, t: Array) -> Array:
     """Return -t * log p - (1 - t) * log(1 - p) with p = sigmoid(x), without overflow."""
     is_positive = x >= 0
     return x * (is_positive - t) + jnp.log1p(jnp.exp(jnp.where(is_positive, -x, x)))
@@ -106,15 +100,13 @@ def sigmoid_terms(x: jax.Array, t: jax.Array) -> jax.Array:
 
 @sigmoid_cross_entropy_loss.backward
 def sigmoid_cross_entropy_loss_backward(
-    scores: jax.Array, targets: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
-) -> tuple[jax.Array, None]:
+    scores: Array, targets: Array, *, y: Array, dy: Array, ctx: Context
+) -> tuple[Array, None]:
     x, t, valid, divisor = _prepare_operands(ctx, scores, targets)
     return (dy / divisor * jnp.where(valid, jax.nn.sigmoid(x) - t, 0)).reshape(scores.shape), None
 
 
-def _prepare_operands(
-    ctx: Context, scores: jax.Array, targets: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array | float]:
+def _prepare_operands(ctx: Context, scores: Array, targets: Array) -> tuple[Array, Array, Array, Array | float]:
     """Return scores, targets and the mask of valid elements, each (batch, elements), and the divisor."""
     require_same_batch_size(scores.shape, targets.shape)
     require(
@@ -130,10 +122,12 @@ def _prepare_operands(
 _MIN_LOG_PROBABILITY = math.log(1e-20)  # smaller logarithms are clamped to it
 
 
-def infogain_loss(p: Any, scores: jax.Array, labels: jax.Array, *matrix: Any, ctx: Context) -> object:
-    """Return the loss, and the softmax if the layer has a second top."""
+def infogain_loss(
+    p: Any, scores: Array, labels: Array, *matrix: Array, stored_matrix: Any = None, ctx: Context
+) -> object:
+    """Return the loss, and the softmax if the layer has a second top. The matrix is the third bottom, or stored."""
     axis = canonical_axis(p.axis, scores.shape)
-    _, weights, divisor = _select_infogain_rows(ctx, axis, scores, labels, matrix[0])
+    _, weights, divisor = _select_infogain_rows(ctx, axis, scores, labels, *(matrix or (stored_matrix,)))
     log_prob = jax.nn.log_softmax(promote(scores), axis)
     clamped_log_prob = straight_through(log_prob, jnp.maximum(log_prob, _MIN_LOG_PROBABILITY))
     loss = -jnp.sum(weights * clamped_log_prob) / divisor
@@ -143,11 +137,11 @@ def infogain_loss(p: Any, scores: jax.Array, labels: jax.Array, *matrix: Any, ct
 
 
 def infogain_loss_backward(
-    p: InfogainLossParameter, scores: jax.Array, labels: jax.Array, *matrix: Any, y: Any, dy: Any, ctx: Context
-) -> tuple[jax.Array | None, ...]:
+    p: Any, scores: Array, labels: Array, *matrix: Array, stored_matrix: Any = None, y: Any, dy: Any, ctx: Context
+) -> tuple[Array | None, ...]:
     d_loss = first_top(dy)
     axis = canonical_axis(p.axis, scores.shape)
-    row_sums, weights, divisor = _select_infogain_rows(ctx, axis, scores, labels, matrix[0])
+    row_sums, weights, divisor = _select_infogain_rows(ctx, axis, scores, labels, *(matrix or (stored_matrix,)))
     diff = jax.nn.softmax(promote(scores), axis) * row_sums - weights
     return d_loss * diff / divisor, None, *(None for _ in matrix)
 
@@ -178,20 +172,14 @@ def make_infogain_loss(p: InfogainLossParameter, definition: LayerDefinition, *,
         return replace(ctx.type, implementation=Traced(infogain_loss))
     require(p.source, "the infogain matrix is missing: set source in infogain_loss_param, or add a third bottom")
     stored_matrix = np.asarray(read_blob_proto(definition.path(p.source)))
-
-    def forward(p: InfogainLossParameter, scores: jax.Array, labels: jax.Array, *, ctx: Context) -> object:
-        return infogain_loss(p, scores, labels, stored_matrix, ctx=ctx)
-
-    def backward(p: InfogainLossParameter, scores: jax.Array, labels: jax.Array, *, ctx: Context, **tops: Any) -> Any:
-        return infogain_loss_backward(p, scores, labels, stored_matrix, **tops, ctx=ctx)[:2]
-
+    forward, backward = (partial(f, stored_matrix=stored_matrix) for f in (infogain_loss, infogain_loss_backward))
     gradient = replace(ctx.type.gradient, backward=backward)
     return replace(ctx.type, implementation=Traced(forward), gradient=gradient)
 
 
 def _select_infogain_rows(
-    ctx: Context, axis: int, scores: jax.Array, labels: jax.Array, matrix: Any
-) -> tuple[jax.Array, jax.Array, jax.Array | float]:
+    ctx: Context, axis: int, scores: Array, labels: Array, matrix: Any
+) -> tuple[Array, Array, Array | float]:
     """Return the sum of each label's row of the infogain matrix, the rows themselves, and the divisor of the loss.
 
     The rows have the shape of the scores: the elements of a row are along `axis`. They are 0 for ignored labels.
@@ -199,15 +187,14 @@ def _select_infogain_rows(
     loss_param, num_classes = ctx.layer.loss_param, scores.shape[axis]
     require(not loss_param.HasField("normalize"), 'normalize is deprecated here; use "normalization"')
     require_same_batch_size(scores.shape, labels.shape)
-    problem = label_shape_problem(scores.shape, labels.shape, axis)
-    require(problem is None, problem or "")
+    check_label_shape(scores.shape, labels.shape, axis)
     h = jax.lax.stop_gradient(promote(jnp.asarray(matrix)))
     require(
         h.size == num_classes**2,
         f"the infogain matrix must have {num_classes} x {num_classes} elements, not shape {h.shape}",
     )
     h = h.reshape(num_classes, num_classes)
-    outer, inner = outer_and_inner_num(scores.shape, axis)
+    outer, inner = math.prod(scores.shape[:axis]), math.prod(scores.shape[axis + 1 :])
     is_counted = in_valid_rows(ctx, valid_label_mask(loss_param, labels))
     valid = is_counted.reshape(outer, inner)
     # an ignored label may be no class: it takes row 0, and gets zeros below; other labels out of range give NaN

@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from ...base.errors import require
 from ..ops.vma import vary, varying_axes
@@ -35,20 +36,20 @@ def axis_index(ctx: Context) -> Any:
     return 0 if ctx.axis_name is None else jax.lax.axis_index(ctx.axis_name)
 
 
-def psum(ctx: Context, x: jax.Array) -> jax.Array:
+def psum(ctx: Context, x: Array) -> Array:
     """Return the sum of x over the devices, which is the same on every device."""
     if ctx.axis_name is None:
         return x
-    total: jax.Array = jax.lax.psum(vary(x, frozenset({ctx.axis_name})), ctx.axis_name)
+    total: Array = jax.lax.psum(vary(x, frozenset({ctx.axis_name})), ctx.axis_name)
     return total
 
 
-def pmean(ctx: Context, x: jax.Array) -> jax.Array:
+def pmean(ctx: Context, x: Array) -> Array:
     """Return the mean of x over the devices, which is the same on every device."""
     return x if ctx.axis_name is None else psum(ctx, x) / axis_size(ctx)
 
 
-def global_count(ctx: Context, valid: jax.Array) -> jax.Array:
+def global_count(ctx: Context, valid: Array) -> Array:
     """Return the divisor for a device's sum over valid items.
 
     The divisor is the number of valid items on all devices, but at least 1, divided by the number of devices.
@@ -59,7 +60,7 @@ def global_count(ctx: Context, valid: jax.Array) -> jax.Array:
     return jnp.maximum(1.0 / axis_size(ctx), pmean(ctx, jnp.sum(valid, dtype=jnp.float32)))
 
 
-def with_mesh_axis(ctx: Context, bottoms: Sequence[jax.Array]) -> Context:
+def with_mesh_axis(ctx: Context, bottoms: Sequence[Array]) -> Context:
     """Return a layer's context, with the mesh axis set if the layer's bottoms differ between devices.
 
     If the bottoms are equal on all devices, for example because they are parameters, or if the devices' batches are not
@@ -69,7 +70,7 @@ def with_mesh_axis(ctx: Context, bottoms: Sequence[jax.Array]) -> Context:
     return ctx.replace(axis_name=ctx.config.axis_name) if joins else ctx
 
 
-def find_device_index(ctx: Context) -> jax.Array | None:
+def find_device_index(ctx: Context) -> Array | None:
     """Return the index of this device among those that share a batch, or None on one device."""
     axis_name = ctx.config.axis_name
     try:
@@ -78,7 +79,7 @@ def find_device_index(ctx: Context) -> jax.Array | None:
         return None
 
 
-def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array], loss_weights: Sequence[float]) -> tuple[jax.Array, ...]:
+def reduce_scalar_tops(ctx: Context, tops: Sequence[Array], loss_weights: Sequence[float]) -> tuple[Array, ...]:
     """Return a layer's tops, where tops without axes are replaced by their mean over the devices.
 
     A loss of one element of a layer on the host is replaced, too, because Python layers give their losses shape (1,).
@@ -93,15 +94,14 @@ def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array], loss_weights: Se
     )
 
 
-def psum_loss(ctx: Context, loss: jax.Array) -> jax.Array:
+def psum_loss(ctx: Context, loss: Array) -> Array:
     """Return the sum of a loss over the devices. A loss that is the same on every device counts only once."""
     axis_name: Any = ctx.config.axis_name
-    total: jax.Array = jax.lax.psum(loss, axis_name) if _may_differ(ctx, loss) else loss
+    total: Array = jax.lax.psum(loss, axis_name) if _may_differ(ctx, loss) else loss
     return total
 
 
-def _may_differ(ctx: Context, x: jax.Array) -> bool:
-    """Return whether x may differ between devices along the mesh axis."""
+def _may_differ(ctx: Context, x: Array) -> bool:
     axis_name = ctx.config.axis_name
     index = find_device_index(ctx)
     if index is None:

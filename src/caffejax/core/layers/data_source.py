@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
+from jax import Array
 
 TopSpecs = tuple[jax.ShapeDtypeStruct, ...]
 
@@ -16,11 +17,9 @@ class Position(Protocol):
 
     def get_state(self) -> Any:
         """Return the position of the next unread example, as plain values."""
-        ...
 
     def set_state(self, state: Any) -> None:
         """Move to a position that `get_state` returned."""
-        ...
 
 
 class Source(Position, Protocol):
@@ -29,17 +28,14 @@ class Source(Position, Protocol):
     @property
     def tops(self) -> TopSpecs:
         """The shape and dtype of each top."""
-        ...
 
     def __next__(self) -> tuple[np.ndarray, ...]:
         """Return the next batch, an array for each top. After the last example the data start again, as in Caffe.
 
         If `SourceSpec.device_transform` is set, it computes the tops from these arrays."""
-        ...
 
     def close(self) -> None:
         """Close files and stop workers."""
-        ...
 
 
 @runtime_checkable
@@ -54,7 +50,6 @@ class ShardedSource(Source, Protocol):
     @property
     def next_index(self) -> int:
         """The index of the next batch in the data of all processes, according to the position."""
-        ...
 
     def take(self, batch_index: int) -> tuple[np.ndarray, ...] | None:
         """Advance by one batch; return the batch if it belongs to the shard that this process reads, else None.
@@ -62,7 +57,6 @@ class ShardedSource(Source, Protocol):
         `batch_index` is the index of the batch in this source, or its index among the batches of several sources. It
         increases by 1 with each call.
         """
-        ...
 
 
 class SourceSpec(NamedTuple):
@@ -78,6 +72,6 @@ class SourceSpec(NamedTuple):
     """
 
     tops: TopSpecs
-    device_transform: Callable[..., tuple[jax.Array, ...]] | None = None
+    device_transform: Callable[..., tuple[Array, ...]] | None = None
     arrays: TopSpecs | None = None
     padded_tops: tuple[int, ...] = ()

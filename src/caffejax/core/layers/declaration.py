@@ -13,11 +13,13 @@
         ...
 
 A function takes, in this order: the layer's settings, if its first parameter is `p`; its learnable arrays by name, if
-the next is `params`, or all its arrays in Caffe's order, if it is `blobs`; its bottoms. It may name `state`, the arrays
-that are not learnable, attributes of the layer's `Context`, such as `phase` and `key`, or `ctx` itself, as keyword-only
-parameters. A backward rule takes the same, the result of the function (`y`) and the gradients of the tops (`dy`). It
-returns one gradient for `params` or `blobs`, a dict or a tuple, and one for each bottom, where None stands for zero.
-With one top, `y` and `dy` are arrays, else tuples of arrays.
+the next is `params`; its bottoms. It may name `state`, the arrays that are not learnable, attributes of the layer's
+`Context`, such as `phase` and `key`, or `ctx` itself, as keyword-only parameters. A backward rule takes the same, the
+result of the function (`y`) and the gradients of the tops (`dy`). It returns one gradient for `params`, a dict or a
+tuple, and one for each bottom, where None stands for zero. With one top, `y` and `dy` are arrays, otherwise tuples.
+
+Python layers, whose arrays have no names, and functions of stored arrays, such as `fold_scale_bias`, take `blobs`
+instead of `params`: all arrays in Caffe's order.
 """
 
 from __future__ import annotations
@@ -49,12 +51,12 @@ R = TypeVar("R")
 Q = TypeVar("Q")
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OWN_FIELDS = ("settings", "check")
 _FUNCTIONS = ("params", "top_shapes", "backward", "settings", "check", "count_fusible", "fused", "window", "traced")
 _PARTS = {"signature": Signature, "gradient": Gradient, "traits": LayerTraits, "docs": LayerDocs}
 _PARTS_OF_FIELDS = {
     **{f.name: "implementation" for kind in (Traced, HostFunction) for f in list_fields(kind) if f.name != "forward"},
     **{f.name: part for part, kind in _PARTS.items() for f in list_fields(kind) if f.name != "name"},
+    **{"settings": "", "check": ""},  # of the type itself
 }
 
 
@@ -81,7 +83,7 @@ class Declaration(Generic[A, R]):
         return f"layer type {self.type.name}"
 
     def __getattr__(self, field: str) -> Callable[[F], F]:
-        if field not in _PARTS_OF_FIELDS and field not in _OWN_FIELDS:
+        if field not in _PARTS_OF_FIELDS:
             raise AttributeError(f"a layer type has no field '{field}'{did_you_mean(field, _PARTS_OF_FIELDS)}")
 
         def declare_function(function: F = None) -> F:  # type: ignore[assignment]
@@ -164,7 +166,7 @@ def _declare(
     **fields: Any,
 ) -> Any:
     for field in fields:
-        if field not in _PARTS_OF_FIELDS and field not in _OWN_FIELDS:
+        if field not in _PARTS_OF_FIELDS:
             hint = did_you_mean(field, _PARTS_OF_FIELDS)
             raise TypeError(f"layer type '{layer_type.name}': there is no field '{field}'{hint}")
 
@@ -211,7 +213,7 @@ def _with_fields(layer_type: LayerType, fields: dict[str, Any]) -> LayerType:
     for field, value in fields.items():
         if value is not None and (field in _FUNCTIONS or callable(value)):
             _check_function(layer_type, field, value)
-        changes.setdefault(_PARTS_OF_FIELDS.get(field, ""), {})[field] = value
+        changes.setdefault(_PARTS_OF_FIELDS[field], {})[field] = value
     own_changes = changes.pop("", {})
     try:
         parts = {part: replace(getattr(layer_type, part), **values) for part, values in changes.items()}

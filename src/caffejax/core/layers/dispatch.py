@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from ...base.errors import LayerError, did_you_mean, require
 from ..ops.compilation import is_eager
@@ -18,47 +20,36 @@ from ..ops.custom_gradient import make_differentiable
 from ..ops.elementwise import apply_elementwise
 from ..ops.program_cache import ProgramCache
 from .blob_checks import blob_names, checked
-from .context import Context, Epilogue, read_parameters
+from .context import Arrays, Context, Epilogue, read_parameters
 from .dtype_policy import matmul_precision
+from .helpers import as_tuple
 from .host_call import HostCall, HostCalls
 from .row_padding import PaddedRows, first_rows, without_count
 from .types import HostFunction, Traced
 
-Arrays = tuple[jax.Array, ...]
 ErrorLocator = Callable[[], contextlib.AbstractContextManager[Any]]
 
 
-def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Arrays, Arrays]:
+def forward(
+    ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], epilogues: Sequence[Epilogue] = ()
+) -> tuple[Arrays, Arrays]:
     """Return the tops of a layer, and the new values of the blobs that are not learnable.
 
-    The second tuple is empty if the type has no such blobs.
+    The second tuple is empty if the type has no such blobs. With `epilogues` the tops are those of the last of them.
     """
     impl = ctx.type.implementation
     assert isinstance(impl, Traced | HostFunction), f"{ctx.type.name} does not compute"
     named_blobs = name_blobs(ctx, blobs, bottoms)
-    return _split_result(ctx, ctx.call(impl.forward, *bottoms, blobs=blobs, named_blobs=named_blobs), named_blobs[1])
-
-
-def _run_fused(
-    ctx: Context, epilogues: Sequence[Context], blobs: Arrays, bottoms: Arrays, epilogue_blobs: Sequence[Arrays]
-) -> tuple[Arrays, Arrays]:
-    """Run a layer fused with the layers after it; return the last top and the first layer's new state."""
-    impl = ctx.type.implementation
-    assert isinstance(impl, Traced)
-    assert impl.fused is not None
-    with checked(ctx, blobs, bottoms):
-        named_blobs = name_blobs(ctx, blobs, bottoms)
-        later_layers = list(map(Epilogue, epilogues, epilogue_blobs))
-        result = ctx.call(impl.fused, *bottoms, later_layers, blobs=blobs, named_blobs=named_blobs)
-        return _split_result(ctx, result, named_blobs[1])
+    function, arguments = impl.forward, tuple(bottoms)
+    if epilogues:
+        assert isinstance(impl, Traced)
+        assert impl.fused is not None
+        function, arguments = impl.fused, (*bottoms, epilogues)
+    return _split_result(ctx, ctx.call(function, *arguments, blobs=blobs, named_blobs=named_blobs), named_blobs[1])
 
 
 def backward(
-    ctx: Context,
-    blobs: Sequence[Any],
-    bottoms: Sequence[Any],
-    tops: Sequence[Any],
-    top_diffs: Sequence[Any],
+    ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], tops: Sequence[Any], top_diffs: Sequence[Any]
 ) -> tuple[Arrays, Arrays]:
     """Return the diffs of the blobs and of the bottoms, computed by the hand-written rule.
 
@@ -69,7 +60,7 @@ def backward(
     # a single top is passed as an array, as forward returned it
     y, dy = (s[0] if len(s) == 1 else tuple(s) for s in (tops, top_diffs))
     named_blobs = name_blobs(ctx, blobs, bottoms)
-    diffs = _as_tuple(ctx.call(rule, *bottoms, blobs=blobs, named_blobs=named_blobs, y=y, dy=dy))
+    diffs = as_tuple(ctx.call(rule, *bottoms, blobs=blobs, named_blobs=named_blobs, y=y, dy=dy))
     first_names, _ = read_parameters(rule)
     takes_params, takes_blobs = "params" in first_names, "blobs" in first_names
     has_diffs = takes_params or takes_blobs
@@ -95,7 +86,7 @@ def _name_diffs(diffs: Any, names: Sequence[str]) -> Mapping[str, Any]:
             + (did_you_mean(str(unknown), names) or f"; the params are {', '.join(names)}"),
         )
         return diffs
-    arrays = _as_tuple(diffs)
+    arrays = as_tuple(diffs)
     require(
         len(arrays) == len(names),
         f"the backward rule must return a gradient for each param: {len(names)} in all, not {len(arrays)}",
@@ -104,7 +95,11 @@ def _name_diffs(diffs: Any, names: Sequence[str]) -> Mapping[str, Any]:
 
 
 def call(
-    ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], **pass_values: Any
+    ctx: Context,
+    blobs: Sequence[Array],
+    bottoms: Sequence[Array],
+    epilogues: Sequence[Epilogue] = (),
+    **pass_values: Any,
 ) -> tuple[Arrays, Arrays]:
     """Return the result of `forward`. Its gradient is computed by autodiff or by the hand-written rule.
 
@@ -112,6 +107,7 @@ def call(
 
     Args:
         ctx, blobs, bottoms: the layer's context and arrays.
+        epilogues: the layers that are fused with it; the gradient is then by autodiff.
         pass_values: fields of the context that belong to a forward pass: `fold_in_args`, `num_rows`.
     """
     layer_type, gradient = ctx.type, ctx.type.gradient
@@ -120,6 +116,8 @@ def call(
     uses_rule = gradient.backward is not None and (gradient.overrides_autodiff or ctx.config.backward == "rules")
     run = _call_with_custom_backward if uses_rule else forward
     with checked(ctx, blobs, bottoms):
+        if epilogues:
+            return forward(ctx, blobs, bottoms, epilogues)
         if layer_type.on_host:
             return call_on_host(ctx, blobs, bottoms, contextlib.nullcontext)[:2]
         if layer_type.traits.elementwise and ctx.fast and layer_type.params is None:
@@ -131,28 +129,17 @@ def call(
 def cached_call(
     ctx: Context,
     fold_in_args: Any,
-    blobs: Sequence[jax.Array],
-    bottoms: Sequence[jax.Array],
-    num_rows: jax.Array | None = None,
+    blobs: Sequence[Array],
+    bottoms: Sequence[Array],
+    num_rows: Array | None = None,
+    epilogues: Sequence[Epilogue] = (),
 ) -> tuple[Arrays, Arrays]:
     """Return the result of `call`. Layers with equal contexts are traced and lowered once."""
     pass_values = {"fold_in_args": fold_in_args, "num_rows": num_rows}
-    if ctx.has_own_type:
-        return call(ctx, blobs, bottoms, **pass_values)
-    arrays = tuple(blobs), tuple(bottoms)
-    result: tuple[Arrays, Arrays] = _find_jitted(call, (ctx,), (arrays, pass_values))(*arrays, **pass_values)
-    return result
-
-
-def cached_fused_call(
-    ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], epilogues: Sequence[Epilogue]
-) -> tuple[Arrays, Arrays]:
-    """Run a layer and the layers after it as one. Layers with equal contexts are traced and lowered once."""
-    later_contexts = tuple(e.ctx for e in epilogues)
-    arrays: Any = tuple(blobs), tuple(bottoms), tuple(e.blobs for e in epilogues)
-    if any(c.has_own_type for c in (ctx, *later_contexts)):
-        return _run_fused(ctx, later_contexts, *arrays)
-    result: tuple[Arrays, Arrays] = _find_jitted(_run_fused, (ctx, later_contexts), arrays)(*arrays)
+    arrays = tuple(blobs), tuple(bottoms), tuple(epilogues)
+    if any(c.has_own_type for c in (ctx, *(e.ctx for e in epilogues))):
+        return call(ctx, *arrays, **pass_values)
+    result: tuple[Arrays, Arrays] = _find_jitted(ctx, (arrays, pass_values))(*arrays, **pass_values)
     return result
 
 
@@ -160,14 +147,15 @@ _programs = ProgramCache()  # the traces of layers, and where a net is not compi
 _TRACE_BYTES, _PROGRAM_BYTES = 128 * 2**10, 2 * 2**20  # of one layer
 
 
-def _find_jitted(function: Callable[..., Any], static_args: tuple[Any, ...], arrays: tuple[Any, ...]) -> Any:
-    """Return the jitted function of `arrays` that calls `function(*static_args, *arrays)`, one for each shape."""
+def _find_jitted(ctx: Context, arguments: Any) -> Any:
+    """Return the jitted function of `arguments` that runs `call` with a context, one for each shape."""
     is_traced = not is_eager()
-    key = function, static_args, is_traced, *(getattr(leaf, "shape", None) for leaf in jax.tree.leaves(arrays))
+    leaves, tree = jax.tree.flatten(arguments)
+    key = call, ctx, is_traced, tree, *(getattr(leaf, "shape", None) for leaf in leaves)
     entry = _programs.find(key)
     if entry is None:
-        run = functools.partial(function, *static_args)  # a new object, with which JAX drops its programs
-        vars(run).update(__caffejax_program__=True, __name__=function.__name__)
+        run = functools.partial(call, ctx)  # a new object, with which JAX drops its programs
+        vars(run).update(__caffejax_program__=True, __name__=call.__name__)
         num_bytes = _TRACE_BYTES if is_traced else _PROGRAM_BYTES
         entry = _programs.add(key, jax.jit(run), num_bytes, is_traced=is_traced)
     return entry.program
@@ -175,13 +163,13 @@ def _find_jitted(function: Callable[..., Any], static_args: tuple[Any, ...], arr
 
 def call_on_host(
     ctx: Context,
-    blobs: Sequence[jax.Array],
-    bottoms: Sequence[jax.Array | PaddedRows],
+    blobs: Sequence[Array],
+    bottoms: Sequence[Array | PaddedRows],
     locate_errors: ErrorLocator,
     order: Arrays = (),
     calls: HostCalls | None = None,
     row_axes: Sequence[int | None] | None = None,
-) -> tuple[Arrays, Arrays, Arrays, list[jax.Array | None]]:
+) -> tuple[Arrays, Arrays, Arrays, list[Array | None]]:
     """Return the tops of a layer that runs on the host, its new state, the next order, and the tops' numbers of rows.
 
     In traced code the layer is a callback, whose gradient is another one. It gets the valid rows of its bottoms, as a
@@ -200,16 +188,14 @@ def call_on_host(
     impl = ctx.type.implementation
     host_function = impl if isinstance(impl, HostFunction) else None
     if ctx.type.instance is not None:  # users' layers have no random key
-        ctx = ctx.with_fold_in_args(None)
+        ctx = ctx.replace(fold_in_args=None)
     key, restore = _split_pass(ctx.fold_in_args, ctx.device_index)
     counts = tuple(b.num_rows if isinstance(b, PaddedRows) else None for b in bottoms)
     bottom_axes = [b.origin.axis if isinstance(b, PaddedRows) else None for b in bottoms]
     bottoms = tuple(map(without_count, bottoms))
     tree: Any = jax.tree.structure((order, key, counts, tuple(blobs), bottoms))
-    has_backward, top_axes = (
-        host_function is None or ctx.type.gradient.backward is not None,
-        row_axes or (None,) * ctx.num_tops,
-    )
+    has_backward = host_function is None or ctx.type.gradient.backward is not None
+    top_axes = row_axes or (None,) * ctx.num_tops
     run_layer, run_rule = (forward, backward) if host_function else _make_calls_in_callbacks()
 
     def take_rows(arrays: Sequence[Any], counts: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
@@ -228,27 +214,22 @@ def call_on_host(
         tops, state = infer_results_on_host(ctx, blobs, bottoms)
         # floats, since JAX has no tangents of integers that vary over devices
         counts = [jax.ShapeDtypeStruct((), jnp.float32) for axis in top_axes if axis is not None]
-        return [*tops, *state, *counts, *types[: len(order)]]
+        return [*tops, *counts, *types[: len(order)], *state]
 
     def compute_results(*arrays: np.ndarray) -> Sequence[Any]:
         order, key, counts, blobs, bottoms = tree.unflatten(arrays)
         bottoms = take_rows(bottoms, counts, bottom_axes)
         tops, state = run_layer(ctx.replace(**restore(key)), blobs, bottoms)
         sizes = [np.float32(top.shape[i]) for top, i in zip(tops, top_axes, strict=True) if i is not None]
-        return *tops, *state, *sizes, *order
+        return *tops, *sizes, *order, *state
 
     def run(*arguments: Any) -> Any:
         call_layer = HostCall(compute_results, infer_results, locate_errors, calls, top_axes)
-        results = call_layer(*jax.tree.leaves(arguments))
-        tops, others = tuple(results[: ctx.num_tops]), results[ctx.num_tops : len(results) - len(order)]
-        num_counts = sum(axis is not None for axis in top_axes)
-        state, sizes = tuple(others[: len(others) - num_counts]), iter(others[len(others) - num_counts :])
-        top_counts = tuple(None if axis is None else next(sizes) for axis in top_axes)
-        return (tops, tuple(results[len(results) - len(order) :]), state, top_counts), (
-            *arguments[1:],
-            top_counts,
-            tops,
-        )
+        results = iter(call_layer(*jax.tree.leaves(arguments)))
+        tops = tuple(itertools.islice(results, ctx.num_tops))
+        top_counts = tuple(None if axis is None else next(results) for axis in top_axes)
+        next_order = tuple(itertools.islice(results, len(order)))
+        return (tops, next_order, tuple(results), top_counts), (*arguments[1:], top_counts, tops)
 
     def run_backward(residuals: Any, diffs: Any, needed: Any) -> Any:
         *_, blobs, bottoms, _, tops = residuals
@@ -329,7 +310,7 @@ def _split_pass(fold_in_args: Any, device_index: Any) -> tuple[Arrays, Callable[
     tree: Any
     leaves, tree = jax.tree.flatten({"fold_in_args": fold_in_args, "device_index": device_index})
     implementations = [
-        jax.random.key_impl(x) if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else None
+        jax.random.key_impl(x) if isinstance(x, Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else None
         for x in leaves
     ]
     arrays = (x if i is None else jax.random.key_data(x) for x, i in zip(leaves, implementations, strict=True))
@@ -344,11 +325,7 @@ def _split_pass(fold_in_args: Any, device_index: Any) -> tuple[Arrays, Callable[
     return tuple(arrays), restore
 
 
-def _call_with_custom_backward(
-    ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
-) -> tuple[Arrays, Arrays]:
-    """Run `forward`, with the hand-written rule as its gradient."""
-
+def _call_with_custom_backward(ctx: Context, blobs: Sequence[Array], bottoms: Sequence[Array]) -> tuple[Arrays, Arrays]:
     def run(key: Any, num_rows: Any, blobs: Arrays, bottoms: Arrays) -> Any:
         tops, state = forward(ctx.replace(fold_in_args=key, num_rows=num_rows), blobs, bottoms)
         return (tops, state), (key, num_rows, blobs, bottoms, tops)
@@ -380,22 +357,14 @@ def _split_result(ctx: Context, result: Any, old_state: Mapping[str, Any]) -> tu
     impl = ctx.type.implementation
     tops, state = result if isinstance(impl, Traced) and impl.stateful else (result, {})
     new_state = tuple(state[name] for name in old_state) if isinstance(state, Mapping) and state else tuple(state)
-    arrays = _as_tuple(tops)
+    arrays = as_tuple(tops)
     for top in arrays:
         is_array = hasattr(top, "shape")
         require(is_array, f"forward must return an array, or a tuple with an array for each top, not {top!r}")
     return arrays, new_state
 
 
-def _as_tuple(value: Any) -> Arrays:
-    return tuple(value) if isinstance(value, tuple | list) else (value,)
-
-
-def _cast_diffs(diffs: Sequence[Any], arrays: Sequence[jax.Array]) -> Arrays:
-    require(
-        len(diffs) == len(arrays),
-        f"the backward rule must return a gradient for each bottom: {len(arrays)} in all, not {len(diffs)}",
-    )
+def _cast_diffs(diffs: Sequence[Any], arrays: Sequence[Array]) -> Arrays:
     # a host layer may run in a callback, where operations of JAX could wait for each other
     numpy = np if any(isinstance(a, np.ndarray) for a in arrays) else jnp
     cast_diffs = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from ...base.errors import require
 from ..schema.caffe_pb2 import ContrastiveLossParameter, HingeLossParameter
@@ -16,10 +16,10 @@ from .dtype_policy import promote
 from .helpers import as_nchw
 from .loss_helpers import (
     in_valid_rows,
+    labelled_rows,
     nan_if_unlabelled,
     num_classes_of_rows,
     num_items,
-    one_hot_mask,
     require_same_batch_size,
     sum_rows,
 )
@@ -29,7 +29,7 @@ _DISTANCE_EPS = 1e-4  # Caffe divides by the distance plus this number
 
 
 @register("EuclideanLoss", bottoms=2, loss=True, accepts_integers=True, counts_rows=True)
-def euclidean_loss(a: jax.Array, b: jax.Array, *, ctx: Context) -> jax.Array:
+def euclidean_loss(a: Array, b: Array, *, ctx: Context) -> Array:
     """Return the sum of squared differences, divided by twice the batch size, a scalar (euclidean_loss_layer.cpp).
 
     Bottoms: two arrays (N, ...) with the same number of elements. Bottoms with at most 4 axes may have different shapes
@@ -39,14 +39,12 @@ def euclidean_loss(a: jax.Array, b: jax.Array, *, ctx: Context) -> jax.Array:
 
 
 @euclidean_loss.backward
-def euclidean_loss_backward(
-    a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
-) -> tuple[jax.Array, jax.Array]:
+def euclidean_loss_backward(a: Array, b: Array, *, y: Array, dy: Array, ctx: Context) -> tuple[Array, Array]:
     diff = dy / num_items(ctx, a.shape[:1]) * _subtract(a, b)
     return diff.reshape(a.shape), -diff.reshape(b.shape)
 
 
-def _subtract(a: jax.Array, b: jax.Array) -> jax.Array:
+def _subtract(a: Array, b: Array) -> Array:
     """Return a - b as (batch, elements)."""
     require(
         a.shape == b.shape or len(a.shape) <= 4,
@@ -67,12 +65,9 @@ def _subtract(a: jax.Array, b: jax.Array) -> jax.Array:
     loss=True,
     overrides_autodiff=True,
     indices=Indices((2,)),
-    exempt_from_force_backward=(2,),
     counts_rows=True,
 )
-def contrastive_loss(
-    p: ContrastiveLossParameter, a: jax.Array, b: jax.Array, similar: jax.Array, *, ctx: Context
-) -> jax.Array:
+def contrastive_loss(p: ContrastiveLossParameter, a: Array, b: Array, similar: Array, *, ctx: Context) -> Array:
     """Return half the mean over pairs of d**2 (similar pairs) or max(margin - d, 0)**2 (other pairs), a scalar.
 
     d is the Euclidean distance of a pair. Bottoms: features a and b, (N, C), and `similar`, (N,), nonzero for similar
@@ -84,15 +79,8 @@ def contrastive_loss(
 
 @contrastive_loss.backward
 def contrastive_loss_backward(
-    p: ContrastiveLossParameter,
-    a: jax.Array,
-    b: jax.Array,
-    similar: jax.Array,
-    *,
-    y: jax.Array,
-    dy: jax.Array,
-    ctx: Context,
-) -> tuple[jax.Array | None, ...]:
+    p: ContrastiveLossParameter, a: Array, b: Array, similar: Array, *, y: Array, dy: Array, ctx: Context
+) -> tuple[Array | None, ...]:
     da = pair_gradient(ctx, _compare_pairs(p, a, b, similar), dy)
     return da.reshape(a.shape), -da.reshape(b.shape), None
 
@@ -108,33 +96,33 @@ class Pairs(NamedTuple):
         is_legacy: whether the margin limits the squared distance; see `contrastive_loss`.
     """
 
-    diff: jax.Array
-    is_similar: jax.Array
-    squared_distance: jax.Array
+    diff: Array
+    is_similar: Array
+    squared_distance: Array
     margin: float
     is_legacy: bool
 
     @property
-    def gap(self) -> jax.Array:
+    def gap(self) -> Array:
         """The distance that is missing to the margin, (pairs,)."""
         return self.margin - (self.squared_distance if self.is_legacy else jnp.sqrt(self.squared_distance))
 
 
-def sum_pair_losses(ctx: Context, pairs: Pairs) -> jax.Array:
+def sum_pair_losses(ctx: Context, pairs: Pairs) -> Array:
     """Return the contrastive loss, a scalar."""
     hinge = jnp.maximum(pairs.gap, 0)
     losses = jnp.where(pairs.is_similar, pairs.squared_distance, hinge if pairs.is_legacy else jnp.square(hinge))
     return sum_rows(ctx, losses) / (2 * num_items(ctx, losses.shape))
 
 
-def pair_gradient(ctx: Context, pairs: Pairs, dy: jax.Array) -> jax.Array:
+def pair_gradient(ctx: Context, pairs: Pairs, dy: Array) -> Array:
     """Return the gradient of the first vectors, (pairs, channels), for the gradient of the loss, a scalar."""
     slope = 1.0 if pairs.is_legacy else pairs.gap / (jnp.sqrt(pairs.squared_distance) + _DISTANCE_EPS)
     factor = jnp.where(pairs.is_similar, 1, jnp.where(pairs.gap > 0, -slope, 0))
     return (dy / num_items(ctx, factor.shape) * factor)[:, None] * pairs.diff
 
 
-def read_pairs(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
+def read_pairs(a: Array, b: Array) -> tuple[Array, Array]:
     """Return the features of pairs as float32 (pairs, channels) each.
 
     Raises:
@@ -150,7 +138,7 @@ def read_pairs(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
     return promote(a).reshape(a.shape[0], -1), promote(b).reshape(b.shape[0], -1)
 
 
-def _compare_pairs(p: ContrastiveLossParameter, a: jax.Array, b: jax.Array, similar: jax.Array) -> Pairs:
+def _compare_pairs(p: ContrastiveLossParameter, a: Array, b: Array, similar: Array) -> Pairs:
     rows_a, rows_b = read_pairs(a, b)
     require(
         as_nchw(similar.shape, "bottom 2") == (a.shape[0], 1, 1, 1),
@@ -168,10 +156,9 @@ def _compare_pairs(p: ContrastiveLossParameter, a: jax.Array, b: jax.Array, simi
     param="hinge_loss_param",
     loss=True,
     indices=Indices((1,), num_classes_of_rows),
-    exempt_from_force_backward=(1,),
     counts_rows=True,
 )
-def hinge_loss(p: HingeLossParameter, scores: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
+def hinge_loss(p: HingeLossParameter, scores: Array, labels: Array, *, ctx: Context) -> Array:
     """Return the mean over examples of the sum over classes of max(0, 1 - t * score), a scalar.
 
     t is 1 for the label and -1 for other classes. Bottoms: scores (N, classes) and labels (N,). With `norm: L2` the
@@ -180,32 +167,21 @@ def hinge_loss(p: HingeLossParameter, scores: jax.Array, labels: jax.Array, *, c
     """
     sign, violation = _compute_violations(scores, labels)
     terms = jnp.where(in_valid_rows(ctx, violation > 0), violation, 0)
-    total = jnp.sum(jnp.square(terms) if _is_squared(p) else terms)
+    total = jnp.sum(jnp.square(terms) if p.norm == p.L2 else terms)
     return nan_if_unlabelled(sign < 0, total / num_items(ctx, scores.shape[:1]))
 
 
 @hinge_loss.backward
 def hinge_loss_backward(
-    p: HingeLossParameter, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
-) -> tuple[jax.Array, None]:
+    p: HingeLossParameter, scores: Array, labels: Array, *, y: Array, dy: Array, ctx: Context
+) -> tuple[Array, None]:
     sign, violation = _compute_violations(scores, labels)
-    slope = 2 * jnp.maximum(violation, 0) if _is_squared(p) else (violation > 0).astype(violation.dtype)
+    slope = 2 * jnp.maximum(violation, 0) if p.norm == p.L2 else (violation > 0).astype(violation.dtype)
     return (dy / num_items(ctx, scores.shape[:1]) * sign * slope).reshape(scores.shape), None
 
 
-def _is_squared(p: HingeLossParameter) -> bool:
-    return bool(p.norm == p.L2)
-
-
-def _compute_violations(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _compute_violations(scores: Array, labels: Array) -> tuple[Array, Array]:
     """Return the signs (-1 at each example's label, 1 elsewhere) and 1 + sign * score, both (batch, classes)."""
-    as_nchw(scores.shape)
-    require_same_batch_size(scores.shape, labels.shape)
-    require(
-        math.prod(labels.shape) == labels.shape[0],
-        f"needs one label for each of the {scores.shape[0]} examples, not labels of shape {labels.shape}",
-    )
-    rows = promote(scores).reshape(scores.shape[0], -1)
-    is_label = one_hot_mask(labels, rows.shape)
+    rows, is_label = labelled_rows(scores, labels)
     sign = jnp.where(is_label, -1, 1).astype(rows.dtype)
     return sign, 1 + sign * rows

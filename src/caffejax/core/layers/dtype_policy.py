@@ -22,8 +22,9 @@ from contextlib import AbstractContextManager
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
-from ..ops.channel_reductions import promote as promote
+from ..ops.channels import promote as promote
 from .context import Context
 
 _MATMUL_PRECISIONS = {"float32": "float32", "tf32": "tensorfloat32", "bfloat16": "float32"}
@@ -38,8 +39,8 @@ def matmul_precision(ctx: Context) -> AbstractContextManager[None]:
 
 
 def cast_inputs(
-    ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
-) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
+    ctx: Context, blobs: Sequence[Array], bottoms: Sequence[Array]
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
     """Cast a layer's blobs and bottoms according to its dtype policy. Gradients have the original dtypes."""
     if ctx.config.precision != "bfloat16" or ctx.type.traits.dtype_policy == "bottoms":
         return tuple(blobs), tuple(bottoms)
@@ -48,10 +49,10 @@ def cast_inputs(
     return tuple(_to_bfloat16(b) if b.ndim > 1 else b for b in blobs), tuple(map(_to_bfloat16, bottoms))
 
 
-def to_float32(x: jax.Array) -> jax.Array:
+def to_float32(x: Array) -> Array:
     """Cast bfloat16 to float32; return other dtypes unchanged."""
     return x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x
 
 
-def _to_bfloat16(x: jax.Array) -> jax.Array:
+def _to_bfloat16(x: Array) -> Array:
     return x.astype(jnp.bfloat16) if jnp.issubdtype(x.dtype, jnp.floating) else x

@@ -8,61 +8,24 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from ...base.errors import require
 from ..schema.caffe_pb2 import EltwiseParameter, ReductionParameter
 from . import cross_replica
-from .context import Context, Shape
+from .context import Arrays, Context, Shape
 from .declaration import register
 from .dtype_policy import promote
 from .helpers import canonical_axis, is_after_first_axis
 from .loss_helpers import num_items
 
-Arrays = tuple[jax.Array, ...]
 
-
-@dataclass(frozen=True)
-class EltwiseSettings:
-    """The settings of an EltwiseParameter.
-
-    Attributes:
-        operation: "PROD", "SUM" or "MAX".
-        coefficients: the factors of SUM, a number for each bottom.
-        has_coefficients: whether the prototxt sets `coefficients`.
-    """
-
-    operation: str
-    coefficients: tuple[float, ...]
-    has_coefficients: bool
-
-
-def read_eltwise(p: EltwiseParameter, *, ctx: Context) -> EltwiseSettings:
-    """Return the settings of the layer's EltwiseParameter.
-
-    Raises:
-        LayerError: if the operation exists only in forks, if the number of coefficients is neither 0 nor the number of
-            bottoms, or if PROD has coefficients.
-    """
-    num_bottoms = len(ctx.layer.bottom)
-    operation, coefficients = str(p.EltwiseOp.Name(p.operation)), tuple(p.coeff)
-    require(operation in ("PROD", "SUM", "MAX"), f"operation {operation} is not supported; use PROD, SUM or MAX")
-    n = len(coefficients)
-    require(
-        n in (0, num_bottoms), f"coeff must be set once for each bottom, or not at all: {num_bottoms} times, not {n}"
-    )
-    require(not (n and operation == "PROD"), "coeff cannot be used with operation PROD; remove it, or use SUM")
-    return EltwiseSettings(operation, coefficients or (1.0,) * num_bottoms, bool(coefficients))
-
-
-@register(
-    "Eltwise", bottoms=(2, None), param="eltwise_param", elementwise=True, dtype_policy="bottoms", settings=read_eltwise
-)
-def eltwise(p: EltwiseSettings, *xs: jax.Array) -> jax.Array:
+@register("Eltwise", bottoms=(2, None), param="eltwise_param", elementwise=True, dtype_policy="bottoms")
+def eltwise(p: EltwiseParameter, *xs: Array) -> Array:
     """Combine bottoms of one shape element by element: product (PROD), sum weighted by `coeff` (SUM) or maximum (MAX).
 
     The top has the shape of the bottoms. The gradient of MAX goes to a single bottom: among equal maxima, bottom 1
@@ -72,27 +35,27 @@ def eltwise(p: EltwiseSettings, *xs: jax.Array) -> jax.Array:
     for i, x in enumerate(xs):
         require(x.shape == xs[0].shape, f"bottom {i} must have the shape of bottom 0, {xs[0].shape}, but has {x.shape}")
     match p.operation:
-        case "PROD":
+        case p.PROD:
             return math.prod(xs[1:], start=xs[0])
-        case "SUM":
-            return functools.reduce(operator.add, (c * x for c, x in zip(p.coefficients, xs, strict=True)))
+        case p.SUM:
+            return functools.reduce(operator.add, (c * x for c, x in zip(_coefficients(p, xs), xs, strict=True)))
         case _:
             top = jnp.where(xs[0] > xs[1], xs[0], xs[1])
             return functools.reduce(lambda best, x: jnp.where(x > best, x, best), xs[2:], top)
 
 
 @eltwise.top_shapes
-def eltwise_top_shapes(p: EltwiseSettings, *xs: Any) -> list[Shape] | None:
-    return None if p.has_coefficients or any(x.shape != xs[0].shape for x in xs) else [xs[0].shape]
+def eltwise_top_shapes(p: EltwiseParameter, *xs: Any) -> list[Shape] | None:
+    return None if p.coeff or any(x.shape != xs[0].shape for x in xs) else [xs[0].shape]
 
 
 @eltwise.backward
-def eltwise_backward(p: EltwiseSettings, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> Arrays:
+def eltwise_backward(p: EltwiseParameter, *xs: Array, y: Array, dy: Array) -> Arrays:
     match p.operation:
-        case "PROD":
+        case p.PROD:
             return tuple(math.prod(xs[:i] + xs[i + 1 :], start=dy) for i in range(len(xs)))
-        case "SUM":
-            return tuple(c * dy for c in p.coefficients)
+        case p.SUM:
+            return tuple(c * dy for c in _coefficients(p, xs))
         case _:
             reordered_xs = jnp.stack((xs[1], xs[0], *xs[2:]))
             max_index = jnp.argmax(reordered_xs == y, axis=0)
@@ -100,8 +63,22 @@ def eltwise_backward(p: EltwiseSettings, *xs: jax.Array, y: jax.Array, dy: jax.A
             return tuple(jnp.where(max_index == index, dy, 0) for index in stack_indices)
 
 
+@eltwise.check
+def check_eltwise(p: EltwiseParameter, *, ctx: Context) -> None:
+    operation, n, num_bottoms = p.EltwiseOp.Name(p.operation), len(p.coeff), len(ctx.layer.bottom)
+    require(operation in ("PROD", "SUM", "MAX"), f"operation {operation} is not supported; use PROD, SUM or MAX")
+    require(
+        n in (0, num_bottoms), f"coeff must be set once for each bottom, or not at all: {num_bottoms} times, not {n}"
+    )
+    require(not (n and p.operation == p.PROD), "coeff cannot be used with operation PROD; remove it, or use SUM")
+
+
+def _coefficients(p: EltwiseParameter, xs: Arrays) -> Sequence[float]:
+    return tuple(p.coeff) or (1.0,) * len(xs)
+
+
 @register("Reduction", param="reduction_param", row_wise=is_after_first_axis, counts_rows=lambda p: p.axis == 0)
-def reduction(p: ReductionParameter, x: jax.Array, *, ctx: Context) -> jax.Array:
+def reduction(p: ReductionParameter, x: Array, *, ctx: Context) -> Array:
     """Return `coeff` times the sum, the sum of |x|, the sum of squares or the mean over `axis` and all later axes.
 
     `operation` selects one of these: SUM, ASUM, SUMSQ or MEAN. The top has the axes of the bottom before `axis`. The
@@ -121,7 +98,7 @@ def reduction(p: ReductionParameter, x: jax.Array, *, ctx: Context) -> jax.Array
 
 
 @reduction.backward
-def reduction_backward(p: ReductionParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
+def reduction_backward(p: ReductionParameter, x: Array, *, y: Array, dy: Array, ctx: Context) -> Array:
     rows = _flatten_reduced_axes(p, x)
     slope = {
         "SUM": jnp.ones_like,
@@ -147,6 +124,6 @@ def _sum_coefficient(ctx: Context, shape: Shape) -> float:
     return float(ctx.param.coeff) * (cross_replica.axis_size(ctx) if sums_over_batch else 1)
 
 
-def _flatten_reduced_axes(p: ReductionParameter, x: jax.Array) -> jax.Array:
+def _flatten_reduced_axes(p: ReductionParameter, x: Array) -> Array:
     axis = canonical_axis(p.axis, x.shape)
     return promote(x).reshape(*x.shape[:axis], math.prod(x.shape[axis:]))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from ...base.errors import LayerError, did_you_mean, require
 from ..ops.compilation import full
@@ -32,11 +33,11 @@ class Filler(NamedTuple):
         is_random: whether the values are random.
     """
 
-    fill: Callable[[Any, Any, Shape], jax.Array]
+    fill: Callable[[Any, Any, Shape], Array]
     is_random: bool = True
 
 
-def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.float32) -> jax.Array:
+def fill(filler: Any, key: Array | None, shape: Shape, dtype: Any = jnp.float32) -> Array:
     """Return the initial values of a blob.
 
     Args:
@@ -101,11 +102,7 @@ def _fan(filler: Any, shape: Shape) -> float:
     return {"FAN_IN": fan_in, "FAN_OUT": fan_out, "AVERAGE": (fan_in + fan_out) / 2}[norm]
 
 
-def _constant(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    return full(shape, filler.value)
-
-
-def _uniform(filler: Any, key: Any, shape: Shape) -> jax.Array:
+def _uniform(filler: Any, key: Any, shape: Shape) -> Array:
     require(
         filler.min <= filler.max,
         f"uniform filler: min must be at most max, but min is {filler.min} and max is {filler.max}",
@@ -113,7 +110,7 @@ def _uniform(filler: Any, key: Any, shape: Shape) -> jax.Array:
     return bucketed_draw(partial(jax.random.uniform, minval=filler.min, maxval=filler.max), key, shape)
 
 
-def _gaussian(filler: Any, key: Any, shape: Shape) -> jax.Array:
+def _gaussian(filler: Any, key: Any, shape: Shape) -> Array:
     require(filler.sparse >= -1, f"gaussian filler: sparse must be a count, or -1 if unused, not {filler.sparse}")
     require(filler.std >= 0, f"gaussian filler: std must not be negative, but is {filler.std}")
     normal_key, sparse_key = jax.random.split(key)
@@ -125,12 +122,12 @@ def _gaussian(filler: Any, key: Any, shape: Shape) -> jax.Array:
     return jnp.where(mask, values, 0)
 
 
-def _positive_unitball(filler: Any, key: Any, shape: Shape) -> jax.Array:
+def _positive_unitball(filler: Any, key: Any, shape: Shape) -> Array:
     rows = bucketed_draw(jax.random.uniform, key, (shape[0], math.prod(shape[1:])))
     return (rows / rows.sum(axis=1, keepdims=True)).reshape(shape)
 
 
-def _xavier(filler: Any, key: Any, shape: Shape) -> jax.Array:
+def _xavier(filler: Any, key: Any, shape: Shape) -> Array:
     bound = _xavier_bound(filler, shape)
     return bucketed_draw(partial(jax.random.uniform, minval=-bound, maxval=bound), key, shape)
 
@@ -139,7 +136,7 @@ def _xavier_bound(filler: Any, shape: Shape) -> float:
     return math.sqrt(3 / _fan(filler, shape))
 
 
-def _msra(filler: Any, key: Any, shape: Shape) -> jax.Array:
+def _msra(filler: Any, key: Any, shape: Shape) -> Array:
     std = _msra_std(filler, shape)
     return bucketed_draw(lambda k, s: std * jax.random.normal(k, s), key, shape)
 
@@ -148,7 +145,7 @@ def _msra_std(filler: Any, shape: Shape) -> float:
     return float(filler.scale) * math.sqrt(2 / _fan(filler, shape) / (1 + filler.alpha**2))
 
 
-def _bilinear(filler: Any, key: Any, shape: Shape) -> jax.Array:
+def _bilinear(filler: Any, key: Any, shape: Shape) -> Array:
     require(len(shape) == 4, f"bilinear filler: the blob must have 4 axes, not shape {shape}")
     require(shape[2] == shape[3], f"bilinear filler: the kernel must be square, not {shape[2]}x{shape[3]}")
     half = math.ceil(shape[3] / 2)
@@ -158,7 +155,7 @@ def _bilinear(filler: Any, key: Any, shape: Shape) -> jax.Array:
 
 
 _FILLERS = {
-    "constant": Filler(_constant, is_random=False),
+    "constant": Filler(lambda filler, key, shape: full(shape, filler.value), is_random=False),
     "uniform": Filler(_uniform),
     "gaussian": Filler(_gaussian),
     "positive_unitball": Filler(_positive_unitball),

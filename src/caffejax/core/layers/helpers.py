@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Container
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +14,6 @@ from ..ops.window import Window
 from ..schema.caffe_pb2 import PermuteParameter
 from .context import Context, Shape
 
-_MAX_ELEMENTS = 2**31 - 1  # elements of a blob: Caffe counts them with an int
 _MAX_SIDE = 2**24  # cells along a side
 
 
@@ -31,26 +28,9 @@ def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
     return axis % n
 
 
-def reject_fields(p: Any, names: Container[str], hint: str) -> None:
-    """Raise `LayerError` if a message sets one of the fields `names` to a value other than its default.
-
-    `hint` ends the error message, and tells how to correct the net.
-    """
-    for field, value in p.ListFields():
-        require(
-            field.name not in names or (not field.is_repeated and value == field.default_value),
-            f"{field.name} does not apply to this form of the layer: {hint}",
-        )
-
-
 def is_after_first_axis(p: Any) -> bool:
     """Return whether the layer's `axis` is not axis 0, so that each row is computed independently."""
     return bool(p.axis > 0)
-
-
-def outer_and_inner_num(shape: Shape, axis: int) -> tuple[int, int]:
-    """Return the product of the sizes before an axis, and the product of the sizes after it."""
-    return math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
 
 
 def pad_to_four_axes(shape: Shape) -> Shape:
@@ -67,23 +47,6 @@ def as_nchw(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]:
     require(len(shape) <= 4, f"{name} has {len(shape)} axes, shape {shape}; this layer supports at most 4")
     num, channels, height, width = (*shape, 1, 1, 1, 1)[:4]
     return num, channels, height, width
-
-
-def check_plane_size(size: Shape, shape: Shape) -> None:
-    """Check that a bottom of shape (num, channels, height, width) can be resized to `size`, (height, width).
-
-    Layers call it before they allocate tables whose lengths are the height and the width.
-
-    Raises:
-        LayerError: if the result has more elements than a blob can have, or a side is longer than 2^24 cells.
-    """
-    count = math.prod(n for n in (*shape[:2], *size) if isinstance(n, int))
-    require(
-        count <= _MAX_ELEMENTS,
-        f"a top of height {size[0]} and width {size[1]} with the bottom's images and channels {shape[:2]} would have "
-        f"{count} elements, but a blob has at most {_MAX_ELEMENTS}; check the settings",
-    )
-    check_side_length(size)
 
 
 def check_side_length(size: Shape) -> None:
@@ -112,7 +75,7 @@ def permuted_axes(p: PermuteParameter, shape: Shape) -> tuple[int, ...]:
 
 def as_tuple(tops: Any) -> tuple[Any, ...]:
     """Return tops, or their gradients, as a tuple. An array becomes a tuple of one array."""
-    return tops if isinstance(tops, tuple) else (tops,)
+    return tuple(tops) if isinstance(tops, tuple | list) else (tops,)
 
 
 def first_top(tops: Any) -> Any:
@@ -155,27 +118,11 @@ def numpy_rng(ctx: Context) -> np.random.Generator:
     return np.random.default_rng(np.asarray(jax.random.key_data(ctx.key)).ravel())
 
 
-_CHANNELS = 1
-
-
 def pointwise_window(bottom: Any) -> Window:
     """Return the window of one pixel at the same position; used as `LayerTraits.receptive_window`."""
-    n = len(bottom.shape) - _CHANNELS - 1
+    n = len(bottom.shape) - 2
     return Window.symmetric((1,) * n, (1,) * n, (0,) * n)
 
 
 def global_window(bottom: Any) -> None:
     """Return None, which stands for the whole plane; used as `LayerTraits.receptive_window`."""
-
-
-def pointwise_window_along(axis: Callable[[Any], int]) -> Callable[[Any, Any], Window | None]:
-    """Return a `LayerTraits.receptive_window` for layers that compute along the axis `axis(p)`.
-
-    If this is the batch or channel axis, the window is one pixel at the same position. Otherwise it is None, which
-    stands for the whole plane.
-    """
-
-    def window(p: Any, bottom: Any) -> Window | None:
-        return pointwise_window(bottom) if canonical_axis(axis(p), bottom.shape) <= _CHANNELS else None
-
-    return window

@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -73,9 +74,9 @@ class HostCall:
     calls: HostCalls | None = None
     row_axes: Sequence[int | None] = ()
 
-    def __call__(self, *arrays: Any) -> list[jax.Array]:
+    def __call__(self, *arrays: Any) -> list[Array]:
         """Return the function's results. The arrays may be traced."""
-        results: list[jax.Array] = _host_call_p.bind(*arrays, call=self)
+        results: list[Array] = _host_call_p.bind(*arrays, call=self)
         return [vary_as(result, *arrays) for result in results]
 
     def run_in_program(self, types: Sequence[Any], *arrays: Any) -> Arrays:
@@ -114,14 +115,6 @@ _host_call_p = Primitive("caffejax_host_call")
 _host_call_p.multiple_results = True
 
 
-def _run_eagerly(*arrays: Any, call: HostCall) -> list[jax.Array]:
-    return [jnp.asarray(result) for result in call.function(*map(np.asarray, arrays))]
-
-
-def _infer_types(*types: Any, call: HostCall) -> list[Any]:
-    return [jax.core.ShapedArray(result.shape, result.dtype) for result in call.infer_results(*types)]
-
-
 def _lower(ctx: mlir.LoweringRuleContext, *operands: Any, call: HostCall) -> Any:
     module = ctx.module_context
     inputs: Any = ctx.avals_in
@@ -155,16 +148,18 @@ def _refuse_forward_mode(*_: Any, call: HostCall) -> Any:
 def _batch(arrays: Sequence[Any], axes: Sequence[int | None], *, call: HostCall) -> Any:
     mapped = tuple(jnp.moveaxis(a, axis, 0) for a, axis in zip(arrays, axes, strict=True) if axis is not None)
 
-    def run(mapped_arrays: Arrays) -> list[jax.Array]:
+    def run(mapped_arrays: Arrays) -> list[Array]:
         remaining = iter(mapped_arrays)
         return call(*(a if axis is None else next(remaining) for a, axis in zip(arrays, axes, strict=True)))
 
-    results: list[jax.Array] = jax.lax.map(run, mapped)
+    results: list[Array] = jax.lax.map(run, mapped)
     return results, (0,) * len(results)
 
 
-_host_call_p.def_impl(_run_eagerly)
-_host_call_p.def_abstract_eval(_infer_types)
+_host_call_p.def_impl(lambda *arrays, call: [jnp.asarray(x) for x in call.function(*map(np.asarray, arrays))])
+_host_call_p.def_abstract_eval(
+    lambda *types, call: [jax.core.ShapedArray(x.shape, x.dtype) for x in call.infer_results(*types)]
+)
 mlir.register_lowering(_host_call_p, _lower, cacheable=False)
 ad.primitive_jvps[_host_call_p] = _refuse_derivative
 ad.primitive_transposes[_host_call_p] = _refuse_forward_mode
@@ -188,7 +183,7 @@ def is_traced(tree: Any) -> bool:
     traced = False
 
     @jax.custom_jvp
-    def look(*arrays: Any) -> jax.Array:
+    def look(*arrays: Any) -> Array:
         nonlocal traced
         # in jax.jit a new array is traced, too, even if no argument is
         traced = any(isinstance(a, jax.core.Tracer) for a in (*arrays, jnp.zeros(())))

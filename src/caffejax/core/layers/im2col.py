@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from ...base.errors import require
 from ..ops.window import Window
+from ..schema.caffe_pb2 import ConvolutionParameter
 from .context import Shape
-from .convolution import ConvolutionSettings, convolution_output_size, read_convolution
+from .convolution import convolution_output_size, read_window
 from .declaration import register
 from .helpers import canonical_axis, is_after_first_axis
 
@@ -23,12 +23,12 @@ from .helpers import canonical_axis, is_after_first_axis
     dtype_policy="bottoms",
     accepts_integers=True,
     spatial_map="windows",
-    settings=read_convolution,
 )
-def im2col(p: ConvolutionSettings, x: jax.Array) -> jax.Array:
+def im2col(p: ConvolutionParameter, x: Array) -> Array:
     """Return the cells under the windows of a convolution: (N, C, *size) to (N, C * kernel cells, *output size).
 
     The kernel cells of a channel are in row-major order. Padding cells are 0. Sizes are computed as in Convolution.
+    `num_output`, `group`, `bias_term` and the fillers have no effect, as in Caffe.
     """
     window, axis, output_size = _resolve_window(p, x)
     cells = gather_windows(x, window, output_size)
@@ -36,26 +36,26 @@ def im2col(p: ConvolutionSettings, x: jax.Array) -> jax.Array:
 
 
 @im2col.backward
-def im2col_backward(p: ConvolutionSettings, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def im2col_backward(p: ConvolutionParameter, x: Array, *, y: Array, dy: Array) -> Array:
     window, axis, output_size = _resolve_window(p, x)
     return scatter_windows(dy.reshape(*x.shape[: axis + 1], *window.kernel, *output_size), x.shape[axis + 1 :], window)
 
 
 @im2col.window
-def im2col_window(p: ConvolutionSettings, x: jax.Array) -> Window:
+def im2col_window(p: ConvolutionParameter, x: Array) -> Window:
     """Return the window of the convolution over the spatial axes of a bottom."""
     return _resolve_window(p, x)[0]
 
 
-def _resolve_window(p: ConvolutionSettings, x: jax.Array) -> tuple[Window, int, Shape]:
+def _resolve_window(p: ConvolutionParameter, x: Array) -> tuple[Window, int, Shape]:
     axis = canonical_axis(p.axis, x.shape)
     n = x.ndim - axis - 1
     require(n > 0, f"needs spatial axes after the channel axis {axis}, but the bottom has shape {x.shape}")
-    window = p.window(n)
+    window = read_window(p, n)
     return window, axis, convolution_output_size(x.shape[axis + 1 :], window)
 
 
-def gather_windows(x: jax.Array, window: Window, output_size: Shape) -> jax.Array:
+def gather_windows(x: Array, window: Window, output_size: Shape) -> Array:
     """Gather the cells under each position of a window over the last axes.
 
     The shape (..., *size) becomes (..., *kernel, *output size).
@@ -73,7 +73,7 @@ def gather_windows(x: jax.Array, window: Window, output_size: Shape) -> jax.Arra
     return cells.transpose(*range(n_leading), *axis_pairs[::2], *axis_pairs[1::2])
 
 
-def scatter_windows(cells: jax.Array, size: Shape, window: Window) -> jax.Array:
+def scatter_windows(cells: Array, size: Shape, window: Window) -> Array:
     """Apply the transpose of `gather_windows`: add cells at their positions.
 
     The shape (..., *kernel, *output size) becomes (..., *size).

@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from ...base.errors import require
 from ..ops.window import Window
 from ..schema.caffe_pb2 import ArgMaxParameter, CropParameter, EmbedParameter
-from .context import Params, ParamSpec, Shape
+from .context import Arrays, Params, ParamSpec, Shape
 from .declaration import register
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, pointwise_window
@@ -23,9 +23,13 @@ from .weight_and_bias import weight_and_bias_specs
 
 
 @register(
-    "ArgMax", param="argmax_param", differentiable=False, deviation="Caffe has no backward pass for the largest values."
+    "ArgMax",
+    param="argmax_param",
+    differentiable=False,
+    deviation="Caffe has no backward pass for the largest values.",
+    label_axis=lambda p: p.axis if p.HasField("axis") and not p.out_max_val else None,
 )
-def argmax(p: ArgMaxParameter, x: jax.Array) -> jax.Array:
+def argmax(p: ArgMaxParameter, x: Array) -> Array:
     """Return the indices of the `top_k` largest values, largest first. Among equal values, the last comes first.
 
     Without `axis` the top holds indices into each flattened item, (N, 1, top_k), or with `out_max_val` the indices and
@@ -55,23 +59,15 @@ def _argmax_window(p: ArgMaxParameter, bottom: Any) -> Window | None:
     return pointwise_window(bottom) if canonical_axis(axis, bottom.shape) == 1 else None
 
 
-@argmax.label_axis
-def _argmax_label_axis(p: ArgMaxParameter) -> int | None:
-    return p.axis if p.HasField("axis") and not p.out_max_val else None
-
-
-def batch_reindex_num_indices(x: Any, index: Any) -> int:
-    return int(x.shape[0])
-
-
 @register(
     "BatchReindex",
     bottoms=2,
-    indices=Indices((1,), num_classes=batch_reindex_num_indices, gathers=True),
+    indices=Indices((1,), num_classes=lambda x, index: x.shape[0], gathers=True),
+    exempt_from_force_backward=(),
     dtype_policy="bottoms",
     unsupported={"joint_batch": "its indices refer to items in the batch of the device"},
 )
-def batch_reindex(x: jax.Array, index: jax.Array) -> jax.Array:
+def batch_reindex(x: Array, index: Array) -> Array:
     """Select items of bottom 0 along axis 0 by the indices in bottom 1: (N, ...) and (M,) to (M, ...).
 
     An index outside 0 .. N - 1 gives an item of NaN. Caffe's rule: batch_reindex_layer.cpp.
@@ -84,18 +80,18 @@ def batch_reindex(x: jax.Array, index: jax.Array) -> jax.Array:
 
 
 @batch_reindex.backward
-def batch_reindex_backward(x: jax.Array, index: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
+def batch_reindex_backward(x: Array, index: Array, *, y: Array, dy: Array) -> tuple[Array, None]:
     return jax.ops.segment_sum(promote(dy), _truncate_indices(index, x.shape[0]), num_segments=x.shape[0]), None
 
 
-def _truncate_indices(index: jax.Array, n: int) -> jax.Array:
+def _truncate_indices(index: Array, n: int) -> Array:
     """Truncate indices to integers, as Caffe does. Negative indices become n, which is out of range."""
     truncated_index = index.astype(jnp.int32)
     return jnp.where(truncated_index < 0, n, truncated_index)
 
 
 @register("Crop", bottoms=2, param="crop_param", dtype_policy="bottoms", accepts_integers=True, spatial_map="cropped")
-def crop(p: CropParameter, x: jax.Array, reference: jax.Array) -> jax.Array:
+def crop(p: CropParameter, x: Array, reference: Array) -> Array:
     """Crop bottom 0 to the size of bottom 1 in `axis` and all later axes (crop_layer.cpp).
 
     The crop starts at `offset`, which has one value for all cropped axes or one for each. The values of bottom 1 are
@@ -106,9 +102,7 @@ def crop(p: CropParameter, x: jax.Array, reference: jax.Array) -> jax.Array:
 
 
 @crop.backward
-def crop_backward(
-    p: CropParameter, x: jax.Array, reference: jax.Array, *, y: jax.Array, dy: jax.Array
-) -> tuple[jax.Array, None]:
+def crop_backward(p: CropParameter, x: Array, reference: Array, *, y: Array, dy: Array) -> tuple[Array, None]:
     starts, sizes = crop_box(p, x.shape, reference.shape)
     padding = [(a, n - a - size, 0) for a, n, size in zip(starts, x.shape, sizes, strict=True)]
     return lax.pad(dy, jnp.zeros((), dy.dtype), padding), None
@@ -137,20 +131,14 @@ def crop_box(p: CropParameter, shape: Shape, reference_shape: Shape) -> tuple[li
     return starts, sizes
 
 
-Arrays = tuple[jax.Array, ...]
-
-
-def embed_num_indices(p: EmbedParameter, index: Any) -> int:
-    return int(p.input_dim)
-
-
 @register(
     "Embed",
     param="embed_param",
-    indices=Indices((0,), num_classes=embed_num_indices, ignore_label=lambda: -1, gathers=True),
+    indices=Indices((0,), num_classes=lambda p, index: p.input_dim, ignore_label=lambda: -1, gathers=True),
+    exempt_from_force_backward=(),
     blob_names=("weight", "bias"),
 )
-def embed(params: Params, index: jax.Array) -> jax.Array:
+def embed(params: Params, index: Array) -> Array:
     """Return the rows of the weight that the bottom's indices select, plus a bias: (...) to (..., num_output).
 
     Blobs: weight (input_dim, num_output), bias (num_output,). Indices are truncated to integers. The index -1, with
@@ -163,7 +151,7 @@ def embed(params: Params, index: jax.Array) -> jax.Array:
     return jnp.where(_is_padding(index)[..., None], 0, rows + bias[0] if bias else rows)
 
 
-def _is_padding(index: jax.Array) -> jax.Array:
+def _is_padding(index: Array) -> Array:
     """Return whether each index is Embed's -1. Fractions are truncated, as in Caffe."""
     return index.astype(jnp.int32) == -1
 
@@ -176,14 +164,11 @@ def embed_params(p: EmbedParameter, index: Any) -> list[ParamSpec]:
 
 
 @embed.backward
-def embed_backward(params: Params, index: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[Arrays, None]:
+def embed_backward(params: Params, index: Array, *, y: Array, dy: Array) -> tuple[Arrays, None]:
     weight, *bias = params.values()
     rows = jnp.where(_is_padding(index)[..., None], 0, dy).reshape(-1, weight.shape[1])
     d_weight = jax.ops.segment_sum(rows, _truncate_indices(index, weight.shape[0]).ravel(), weight.shape[0])
     return (d_weight, *(rows.sum(0) for _ in bias)), None
-
-
-HostArrays = tuple[np.ndarray, ...]
 
 
 @register(
@@ -194,17 +179,18 @@ HostArrays = tuple[np.ndarray, ...]
     on_host=True,
     ragged_axis=0,
     indices=Indices((-1,)),
+    exempt_from_force_backward=(),
     accepts_integers=True,
     unsupported={"shard": "selected rows of all devices move to the front"},
 )
-def filter_(*bottoms: np.ndarray) -> HostArrays:
+def filter_(*bottoms: np.ndarray) -> tuple[np.ndarray, ...]:
     """Select, from each bottom before the last, the rows for which the last bottom, the selector, is not zero.
 
     Bottoms: (N, ...) each, and the selector (N,). Tops: (M, ...), where M depends on the data. Caffe's rule:
     filter_layer.cpp.
     """
     *data, selector = bottoms
-    row_indices = _find_selected_rows(selector)
+    row_indices = np.flatnonzero(selector.reshape(len(selector)))
     return tuple(x[row_indices] for x in data)
 
 
@@ -229,7 +215,7 @@ def filter_top_shapes(*bottoms: Any, num_tops: int) -> list[Shape]:
 @filter_.backward
 def filter_backward(*bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray | None, ...]:
     *data, selector = bottoms
-    row_indices = _find_selected_rows(selector)
+    row_indices = np.flatnonzero(selector.reshape(len(selector)))
     diffs = [np.zeros_like(x) for x in data]
     for diff, d_top in zip(diffs, as_tuple(dy), strict=True):
         diff[row_indices] = d_top
@@ -237,14 +223,10 @@ def filter_backward(*bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray |
 
 
 @filter_.traced
-def filter_traced(*bottoms: Any) -> tuple[tuple[jax.Array, ...], jax.Array]:
+def filter_traced(*bottoms: Any) -> tuple[tuple[Array, ...], Array]:
     *data, selector = map(without_count, bottoms)
     is_selected = (selector.reshape(selector.shape[0]) != 0) & valid_rows(bottoms[-1])
     row_indices = jnp.argsort(~is_selected, stable=True)  # selected rows first, in their order
     is_valid, num_rows = jnp.take(is_selected, row_indices), jnp.sum(is_selected, dtype=jnp.int32)
     rows = (jnp.take(promote(x), row_indices, axis=0) for x in data)  # indexing fails where x is a constant
     return tuple(jnp.where(is_valid.reshape(-1, *(1,) * (x.ndim - 1)), x, 0) for x in rows), num_rows
-
-
-def _find_selected_rows(selector: np.ndarray) -> np.ndarray:
-    return np.flatnonzero(selector.reshape(len(selector)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+from jax import Array
 
 from ...base.errors import require
 from ..schema.caffe_pb2 import FillerParameter, InputParameter, MemoryDataParameter, ParameterParameter
@@ -54,12 +55,7 @@ register(
 )
 
 
-def _is_dummy_top_refilled(*, ctx: Context) -> list[bool]:
-    """Return, for each top, whether each pass fills it: Caffe's refill_, which is false for constant fillers only."""
-    return [filler.type != "constant" for filler in _dummy_fillers(ctx)]
-
-
-def _fill_dummy_top(i: int, shape: Shape, *, ctx: Context) -> jax.Array:
+def _fill_dummy_top(i: int, shape: Shape, *, ctx: Context) -> Array:
     filler = _dummy_fillers(ctx)[i]
     return fill(filler, jax.random.fold_in(ctx.key, i) if is_random(filler) else None, shape)
 
@@ -69,9 +65,10 @@ def _fill_dummy_top(i: int, shape: Shape, *, ctx: Context) -> jax.Array:
     bottoms=0,
     tops=(1, None),
     param="dummy_data_param",
-    filler=TopFiller(_is_dummy_top_refilled, _fill_dummy_top),
+    # Caffe's refill_, which is false for constant fillers only
+    filler=TopFiller(lambda *, ctx: [filler.type != "constant" for filler in _dummy_fillers(ctx)], _fill_dummy_top),
 )
-def dummy_data(*, ctx: Context) -> tuple[jax.Array, ...]:
+def dummy_data(*, ctx: Context) -> tuple[Array, ...]:
     """Return tops filled by `data_filler`. Random fillers sample new values in every forward pass.
 
     `dummy_data_param` has one shape for all tops, or a shape for each top; the same holds for fillers. Without a
@@ -112,7 +109,7 @@ def _dummy_shapes(ctx: Context) -> list[Shape]:
 
 
 @register("Parameter", bottoms=0, param="parameter_param", overwrites_diffs=True, top_is_param=True)
-def parameter(params: Params) -> jax.Array:
+def parameter(params: Params) -> Array:
     """Return a learnable blob as a top, with the `shape` of parameter_param. The blob is initially zero."""
     return params["weight"]
 
@@ -123,5 +120,5 @@ def parameter_params(p: ParameterParameter) -> list[ParamSpec]:
 
 
 @parameter.backward
-def parameter_backward(params: Params, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array]:
+def parameter_backward(params: Params, *, y: Array, dy: Array) -> tuple[Array]:
     return (dy,)

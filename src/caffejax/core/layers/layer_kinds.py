@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from .data_source import Position, SourceSpec
 
@@ -42,7 +42,7 @@ class Traced:
     """A function of JAX arrays, compiled with the rest of the net. The shapes of the tops are evaluated abstractly.
 
     Attributes:
-        forward: `forward([blobs,] *bottoms)` returns the top, or a tuple of tops.
+        forward: `forward([params,] *bottoms)` returns the top, or a tuple of tops.
         params: `params(*bottoms)` returns a list with a `ParamSpec` for each blob of the layer; bottoms have
             `.shape` and `.dtype`. It is None if the layer has no blobs.
         stateful: whether forward returns `(tops, state)`, where the state is the new values of the blobs that are not
@@ -50,8 +50,8 @@ class Traced:
         count_fusible: `count_fusible(bottom, epilogues)` returns how many of the following layers, which are passed as
             `Epilogue`s and work in place on the only top, can be computed in one step with the layer, which is faster.
             The bottom and the blobs have no values, only `.shape`. It is None if no layer can be fused.
-        fused: `fused(blobs, bottom, epilogues)` computes the layer and all these epilogues, and returns a result of the
-            same form as `forward`.
+        fused: `fused([params,] bottom, epilogues)` computes the layer and all these epilogues, and returns a result of
+            the same form as `forward`.
         instance: the user's object that computes the layer, or None.
         filler: for a layer that fills its tops, how it does so where blobs outlive a pass, or None.
         top_shapes: `top_shapes(*bottoms)` returns the tops' shapes faster than evaluating forward. It returns None
@@ -95,7 +95,7 @@ class HostFunction:
     layers without tops are left out there.
 
     Attributes:
-        forward: `forward([blobs,] *bottoms)` returns the top, or a tuple of tops.
+        forward: `forward([params,] *bottoms)` returns the top, or a tuple of tops.
         top_shapes: `top_shapes(*bottoms)` returns the largest possible shapes of the tops.
         params: see `Traced`.
         ragged_axis: the axis of the rows of the tops, if their number depends on the data; otherwise None. In code
@@ -184,27 +184,14 @@ class PerLayer:
     """A function that makes an implementation for each layer, from the layer's settings, file or user object.
 
     Attributes:
-        make: `make(definition, *, ctx)` returns the `LayerType` of one layer, usually `ctx.type` with a different
-            implementation. It is called once for each layer of each graph.
+        make: `make(definition, *, ctx)` returns the `LayerType` of one layer of a graph, usually a changed `ctx.type`.
         on_host: whether all results run on the host.
+        resolve: see `Variants`; `make` needs the additional settings.
     """
 
     make: Function
     on_host: bool = False
-
-
-class LayerContext(NamedTuple):
-    """The net of a layer, and the shapes of the layer's bottoms.
-
-    Attributes:
-        shapes: the shapes of the layer's bottoms, each None if unknown.
-        layers: the LayerParameters of the net.
-        siblings: the LayerParameters among `layers` that also read the layer's first bottom.
-    """
-
-    shapes: tuple[tuple[int, ...] | None, ...]
-    layers: tuple[Any, ...]
-    siblings: tuple[Any, ...]
+    resolve: Function | None = None
 
 
 @dataclass(frozen=True)
@@ -215,11 +202,13 @@ class Variants:
         select: `select(layer)` returns the name of the variant that a LayerParameter belongs to.
         types: the LayerTypes, keyed by the name of the variant, which documentation shows. Their type names are equal.
         selection_doc: a sentence that tells how the variants are distinguished.
-        resolve: `resolve(layer, context)` returns the LayerParameter with additional settings, which `select` needs and
-            which depend on the `LayerContext`. `resolve` is None if `select` does not need such settings.
+        resolve: `resolve(layer, shapes, layers, siblings)` returns the LayerParameter with additional settings, which
+            `select` needs and which depend on the shapes of the layer's bottoms, each None if unknown, the
+            LayerParameters of the net, and those among them that also read the layer's first bottom. `resolve` is None
+            if `select` does not need such settings.
     """
 
     select: Callable[[Any], str]
     types: Mapping[str, Any] = field(hash=False)
     selection_doc: str
-    resolve: Callable[[Any, LayerContext], Any] | None = None
+    resolve: Callable[[Any, Sequence[Any], Sequence[Any], Sequence[Any]], Any] | None = None

@@ -7,10 +7,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from ...base.errors import require
 from . import cross_replica
 from .context import Context, Shape
+from .dtype_policy import promote
+from .helpers import as_nchw
 
 
 def require_same_batch_size(data: Shape, labels: Shape) -> None:
@@ -22,14 +25,14 @@ def require_same_batch_size(data: Shape, labels: Shape) -> None:
     )
 
 
-def valid_label_mask(loss_param: Any, labels: jax.Array) -> jax.Array:
+def valid_label_mask(loss_param: Any, labels: Array) -> Array:
     """Return the mask of valid labels, bool: all labels, or all except `ignore_label` if it is set."""
     if not loss_param.HasField("ignore_label"):
         return jnp.ones(labels.shape, bool)
     return labels.astype(jnp.int32) != loss_param.ignore_label
 
 
-def label_indices(labels: jax.Array, num_classes: int) -> jax.Array:
+def label_indices(labels: Array, num_classes: int) -> Array:
     """Return labels as integer indices. Negative labels become `num_classes`, which is out of range.
 
     Losses gather values by these indices with NaN as the fill value, so a negative label makes them NaN, as a label
@@ -39,7 +42,7 @@ def label_indices(labels: jax.Array, num_classes: int) -> jax.Array:
     return jnp.where(index < 0, num_classes, index)
 
 
-def one_hot_mask(labels: jax.Array, shape: Shape, axis: int = 1) -> jax.Array:
+def one_hot_mask(labels: Array, shape: Shape, axis: int = 1) -> Array:
     """Return the one-hot mask of labels along `axis`, bool, of the given shape.
 
     For a label out of range, all elements are False.
@@ -48,7 +51,23 @@ def one_hot_mask(labels: jax.Array, shape: Shape, axis: int = 1) -> jax.Array:
     return indices == jnp.arange(shape[axis]).reshape(-1, *(1,) * (len(shape) - axis - 1))
 
 
-def nan_if_unlabelled(is_label: jax.Array, loss: jax.Array) -> jax.Array:
+def labelled_rows(scores: Array, labels: Array) -> tuple[Array, Array]:
+    """Return scores as float32, and the one-hot mask of their labels, both (batch, classes).
+
+    Raises:
+        LayerError: if there is not one label for each example, or the scores have more than four axes.
+    """
+    as_nchw(scores.shape)
+    require_same_batch_size(scores.shape, labels.shape)
+    require(
+        math.prod(labels.shape) == labels.shape[0],
+        f"needs one label for each of the {scores.shape[0]} examples, not labels of shape {labels.shape}",
+    )
+    rows = promote(scores).reshape(scores.shape[0], -1)
+    return rows, one_hot_mask(labels, rows.shape)
+
+
+def nan_if_unlabelled(is_label: Array, loss: Array) -> Array:
     """Return the loss, or NaN if `is_label`, the mask (batch, classes), has no label for an example."""
     return jnp.where(jnp.all(jnp.any(is_label, axis=1)), loss, jnp.nan)
 
@@ -66,7 +85,7 @@ def normalization_mode(loss_param: Any, default: str) -> str:
     return default
 
 
-def in_valid_rows(ctx: Context, mask: jax.Array) -> jax.Array:
+def in_valid_rows(ctx: Context, mask: Array) -> Array:
     """Return a mask of items, bool (rows, ...), which is False in rows of padding."""
     if ctx.num_rows is None:
         return mask
@@ -84,17 +103,17 @@ def num_items(ctx: Context, shape: Shape) -> Any:
     return jnp.maximum(1.0 / cross_replica.axis_size(ctx), count)
 
 
-def batch_size(ctx: Context, x: jax.Array) -> Any:
+def batch_size(ctx: Context, x: Array) -> Any:
     """Return the number of rows of x, at least 1, without rows of padding; see `num_items`."""
     return _clamp_to_one(num_items(ctx, x.shape[:1]))
 
 
-def sum_rows(ctx: Context, terms: jax.Array) -> jax.Array:
+def sum_rows(ctx: Context, terms: Array) -> Array:
     """Return the sum of the terms of a loss, (rows, ...). Terms in rows of padding are left out."""
     return jnp.sum(jnp.where(in_valid_rows(ctx, jnp.ones(terms.shape, bool)), terms, 0))
 
 
-def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch_size: Any) -> jax.Array | float:
+def loss_divisor(ctx: Context, valid: Array, default: str, batch_size: Any) -> Array | float:
     """Return the divisor of a summed loss, at least 1, over the batches of all devices (see `cross_replica`).
 
     Args:
@@ -119,30 +138,29 @@ def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch_size: Any) 
             return cross_replica.global_count(ctx, valid)
 
 
-def _clamp_to_one(size: Any) -> jax.Array | float:
-    if isinstance(size, jax.Array):  # of `num_items`, which is not 0
+def _clamp_to_one(size: Any) -> Array | float:
+    if isinstance(size, Array):  # of `num_items`, which is not 0
         return size
     if isinstance(size, int | float):
         return max(1.0, float(size))
     return jnp.maximum(1.0, jnp.asarray(size, jnp.float32))  # the size is symbolic while an export is traced
 
 
-def straight_through(x: jax.Array, value: jax.Array) -> jax.Array:
+def straight_through(x: Array, value: Array) -> Array:
     """Return `value`, and pass its gradient to `x` unchanged. Used for clamps that Caffe's gradients ignore."""
     return jax.lax.stop_gradient(value) + (x - jax.lax.stop_gradient(x))
 
 
-def label_shape_problem(scores: Shape, labels: Shape, axis: int) -> str | None:
-    """Return an error message if there is not one label for each position of the scores, else None.
+def check_label_shape(scores: Shape, labels: Shape, axis: int) -> None:
+    """Raise `LayerError` if there is not one label for each position of the scores.
 
     `scores` and `labels` are shapes. The classes are along `axis` of the scores.
     """
     num_positions = math.prod(scores[:axis] + scores[axis + 1 :])
-    if math.prod(labels) == num_positions:
-        return None
-    return (
+    require(
+        math.prod(labels) == num_positions,
         f"number of labels must match number of predictions: scores {scores} with classes along axis {axis} "
-        f"need {num_positions} labels, but the label bottom has shape {labels}, {math.prod(labels)} labels"
+        f"need {num_positions} labels, but the label bottom has shape {labels}, {math.prod(labels)} labels",
     )
 
 
@@ -161,13 +179,9 @@ def num_classes_of_rows(scores: Any, labels: Any, *bottoms: Any) -> int:
 
 def ignored_label(*, ctx: Context) -> int | None:
     """Return the `ignore_label` of the loss_param, or None if it is not set."""
-    return _ignored_label(ctx.layer.loss_param)
+    return ignored_label_of_metric(ctx.layer.loss_param)
 
 
 def ignored_label_of_metric(p: Any) -> int | None:
     """Return the `ignore_label` of the layer's parameter message, as in accuracy layers, or None if it is not set."""
-    return _ignored_label(p)
-
-
-def _ignored_label(settings: Any) -> int | None:
-    return int(settings.ignore_label) if settings.HasField("ignore_label") else None
+    return int(p.ignore_label) if p.HasField("ignore_label") else None

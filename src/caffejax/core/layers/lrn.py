@@ -2,60 +2,47 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import jax
-import jax.numpy as jnp
+from jax import Array
 
 from ...base.errors import require
-from ..ops.normalization_op import normalize_response
+from ..ops.normalization_op import compute_response, compute_response_diff, normalize_response
 from ..ops.window import Window, half_width
 from ..schema.caffe_pb2 import LRNParameter
-from .context import Shape
 from .declaration import register
-from .dtype_policy import promote
 from .helpers import pointwise_window
-from .pooling import average_windows
 
 
-@register("LRN", param="lrn_param", row_wise=True, dtype_policy="bottoms", spatial_map="same")
-def lrn(p: LRNParameter, x: jax.Array, *, fast: bool) -> jax.Array:
+@register(
+    "LRN",
+    param="lrn_param",
+    top_shapes=lambda x: [x.shape] if len(x.shape) == 4 and 0 not in x.shape else None,
+    row_wise=True,
+    dtype_policy="bottoms",
+    spatial_map="same",
+)
+def lrn(p: LRNParameter, x: Array, *, fast: bool) -> Array:
     """Return x * scale**-beta, where scale = k + alpha / n * (sum of squares over n = local_size neighboring channels).
 
     Bottom and top: (N, C, H, W). WITHIN_CHANNEL sums over an n x n window of the plane instead, with k = 1, and divides
     by the number of cells of the window in the padded plane, like average pooling. Caffe's rule: lrn_layer.cpp.
     """
-    _check_axes(x)
-    if fast and _is_within_channel(p):
-        return normalize_response(x, p.local_size, 1, p.alpha / p.local_size**2, p.beta, within_channel=True)
-    if fast:
-        return normalize_response(x, p.local_size, p.k, p.alpha / p.local_size, p.beta)
-    return (x * _compute_scale(p, x) ** -p.beta).astype(x.dtype)
-
-
-@lrn.top_shapes
-def lrn_top_shapes(p: LRNParameter, x: jax.ShapeDtypeStruct) -> list[Shape] | None:
-    """Return the shape of the top, or None for WITHIN_CHANNEL and an empty bottom, where forward may raise."""
-    _check_axes(x)
-    return None if _is_within_channel(p) and 0 in x.shape else [x.shape]
+    require(x.ndim == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
+    return normalize_response(x, **_read_settings(p)) if fast else compute_response(x, **_read_settings(p))[0]
 
 
 @lrn.backward
-def lrn_backward(p: LRNParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    scale = _compute_scale(p, x)
-    ratio = dy * y / scale
-    if _is_within_channel(p):
-        # the window sum is linear, and its transpose adds each ratio to the cells of the ratio's window
-        ratio_sums = jax.linear_transpose(lambda squares: _average_window(p, squares), ratio)(ratio)[0]
-        return (dy * scale**-p.beta - 2 * p.alpha * p.beta * x * ratio_sums).astype(x.dtype)
-    ratio_sums = _sum_channels(ratio, p.local_size)
-    return (dy * scale**-p.beta - 2 * p.alpha * p.beta / p.local_size * x * ratio_sums).astype(x.dtype)
+def lrn_backward(p: LRNParameter, x: Array, *, y: Array, dy: Array) -> Array:
+    return compute_response_diff(x, dy, **_read_settings(p))[0]
 
 
 @lrn.receptive_window
-def _receptive_window(p: LRNParameter, bottom: Any) -> Window:
-    return _squares_window(p, bottom.shape[2:]) if _is_within_channel(p) else pointwise_window(bottom)
+def lrn_receptive_window(p: LRNParameter, bottom: Any) -> Window:
+    if p.norm_region != p.WITHIN_CHANNEL:
+        return pointwise_window(bottom)
+    half = tuple(half_width(p.local_size, n) for n in bottom.shape[2:])
+    return Window.symmetric(tuple(2 * n + 1 for n in half), (1,) * len(half), half)
 
 
 @lrn.check
@@ -63,36 +50,9 @@ def check_lrn(p: LRNParameter) -> None:
     require(p.local_size % 2 == 1, f"local_size must be odd, not {p.local_size}")
 
 
-def _is_within_channel(p: LRNParameter) -> bool:
-    return p.norm_region == p.WITHIN_CHANNEL
-
-
-def _check_axes(x: jax.Array | jax.ShapeDtypeStruct) -> None:
-    require(x.ndim == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
-
-
-def _compute_scale(p: LRNParameter, x: jax.Array) -> jax.Array:
-    squares = jnp.square(promote(x))
-    if _is_within_channel(p):
-        return 1 + p.alpha * _average_window(p, squares)
-    return p.k + p.alpha / p.local_size * _sum_channels(squares, p.local_size)
-
-
-def _sum_channels(x: jax.Array, size: int) -> jax.Array:
-    """Sum over `size` neighboring channels (axis 1); channels beyond the edge are zero."""
-    num_channels = x.shape[1]
-    half = half_width(size, num_channels)
-    padded = jnp.pad(x, ((0, 0), (half, half), (0, 0), (0, 0)))
-    return sum((padded[:, i : i + num_channels] for i in range(2 * half + 1)), start=jnp.zeros_like(x))
-
-
-def _average_window(p: LRNParameter, x: jax.Array) -> jax.Array:
-    window = _squares_window(p, x.shape[2:])
-    mean = average_windows(x, window, x.shape[2:])
-    cell_ratio = math.prod(window.kernel) / p.local_size**2  # the other cells are always beyond an edge
-    return mean if cell_ratio == 1 else mean * cell_ratio
-
-
-def _squares_window(p: LRNParameter, plane: Shape) -> Window:
-    half = tuple(half_width(p.local_size, n) for n in plane)
-    return Window.symmetric(tuple(2 * n + 1 for n in half), (1,) * len(half), half)
+def _read_settings(p: LRNParameter) -> dict[str, Any]:
+    # the window of the plane ignores k; its padding counts, so it always has n x n cells
+    within_channel = p.norm_region == p.WITHIN_CHANNEL
+    k, num_cells = (1, p.local_size**2) if within_channel else (p.k, p.local_size)
+    settings = {"size": p.local_size, "k": k, "alpha": p.alpha / num_cells, "beta": p.beta}
+    return {**settings, "within_channel": within_channel}

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from ...base.errors import require
 from ..ops import elementwise
@@ -22,12 +23,10 @@ from ..schema.caffe_pb2 import (
     PReLUParameter,
     ReLUParameter,
 )
-from .context import Context, Params, ParamSpec
+from .context import Arrays, Context, Params, ParamSpec
 from .declaration import Declaration, register
 from .dtype_policy import promote
 from .helpers import same_shape
-
-Arrays = tuple[jax.Array, ...]
 
 
 def register_elementwise(
@@ -49,7 +48,7 @@ def register_elementwise(
     )
     if slope is not None:
 
-        def backward(x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
+        def backward(x: Array, *, y: Array, dy: Array, ctx: Context) -> Array:
             return dy * jnp.asarray(ctx.call(slope, x, y), dy.dtype)
 
         declaration.backward(backward)
@@ -57,7 +56,7 @@ def register_elementwise(
     return declaration
 
 
-def _relu(p: ReLUParameter, x: jax.Array, *, fast: bool) -> jax.Array:
+def _relu(p: ReLUParameter, x: Array, *, fast: bool) -> Array:
     if fast and p.negative_slope == 0:
         return elementwise.relu(x)
     slope = p.negative_slope
@@ -129,13 +128,13 @@ register_elementwise(
 )
 
 
-def _clip(p: ClipParameter, x: jax.Array) -> jax.Array:
+def _clip(p: ClipParameter, x: Array) -> Array:
     # the maximum is applied last, so that min wins if min > max
     clamped_x = jnp.maximum(jnp.minimum(x, p.max), p.min)
     return jnp.where(_is_within_bounds(p, x), x, jax.lax.stop_gradient(clamped_x))
 
 
-def _is_within_bounds(p: ClipParameter, x: jax.Array) -> jax.Array:
+def _is_within_bounds(p: ClipParameter, x: Array) -> Array:
     return (x >= p.min) & (x <= p.max)
 
 
@@ -154,20 +153,20 @@ def check_clip(p: ClipParameter) -> None:
     require(p.HasField("min") and p.HasField("max"), "clip_param must set min and max")
 
 
-def _power(p: PowerParameter, x: jax.Array) -> jax.Array:
+def _power(p: PowerParameter, x: Array) -> Array:
     if p.power == 0:
         return jnp.ones_like(x)
     base = _scale_and_shift(p, x) if p.scale else jnp.full_like(x, p.shift)
     return base if p.power == 1 else base**p.power
 
 
-def _power_slope(p: PowerParameter, x: jax.Array, y: jax.Array) -> jax.Array | float:
+def _power_slope(p: PowerParameter, x: Array, y: Array) -> Array | float:
     if p.power == 1 or p.power * p.scale == 0:
         return float(p.power * p.scale)
     return (p.power * p.scale) * _scale_and_shift(p, x) ** (p.power - 1)
 
 
-def _scale_and_shift(p: Any, x: jax.Array) -> jax.Array:
+def _scale_and_shift(p: Any, x: Array) -> Array:
     return p.scale * x + p.shift
 
 
@@ -216,7 +215,7 @@ def check_log(p: LogParameter) -> None:
 @register(
     "PReLU", param="prelu_param", top_shapes=same_shape, row_wise=True, dtype_policy="bottoms", spatial_map="same"
 )
-def prelu(params: Params, x: jax.Array) -> jax.Array:
+def prelu(params: Params, x: Array) -> Array:
     """Return x where x > 0, else slope * x, with one learnable slope per channel, or one for all (`channel_shared`).
 
     Bottom and top: (N, C, ...). Blob: slope (C,) or (). At 0 the gradient of x is the slope, and the gradient of the
@@ -234,12 +233,12 @@ def prelu_params(p: PReLUParameter, x: Any) -> list[ParamSpec]:
 
 
 @prelu.backward
-def prelu_backward(params: Params, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[Arrays, jax.Array]:
+def prelu_backward(params: Params, x: Array, *, y: Array, dy: Array) -> tuple[Arrays, Array]:
     slope = params["slope"]
     element_diffs = jnp.where(x > 0, 0, promote(dy) * x)
     d_slope = jnp.sum(element_diffs, axis=[k for k in range(x.ndim) if k != 1 or slope.ndim == 0])
     return (d_slope,), dy * ((x > 0) + _broadcast_channels(slope, x) * (x <= 0))
 
 
-def _broadcast_channels(slope: jax.Array, x: jax.Array) -> jax.Array:
+def _broadcast_channels(slope: Array, x: Array) -> Array:
     return slope.reshape(*slope.shape, *(1,) * (x.ndim - 2))

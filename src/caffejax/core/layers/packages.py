@@ -82,21 +82,13 @@ def _list_entries() -> tuple[Sequence[EntryPoint], Sequence[EntryPoint]]:
     for entry in importlib.metadata.entry_points(group=GROUP):
         is_own = entry.dist is not None and entry.dist.name == _DISTRIBUTION
         (own if is_own else others).append(entry)
-    return [entry for entry in own or [_FORKS] if _exists(entry.module)], others
-
-
-def _exists(module: str) -> bool:
-    """Return whether a module of this distribution is there. A folder without an `__init__.py` does not count."""
-    spec = importlib.util.find_spec(module)
-    return spec is not None and spec.origin is not None
+    specs = ((entry, importlib.util.find_spec(entry.module)) for entry in own or [_FORKS])
+    # a folder without an `__init__.py` has no origin
+    return [entry for entry, spec in specs if spec is not None and spec.origin is not None], others
 
 
 def _load(entry: EntryPoint) -> LayerPackage | None:
-    """Import the module of an entry point; return its `LAYERS`, or None if it registers types by itself.
-
-    Raises:
-        CaffejaxError: if the module cannot be imported.
-    """
+    """Import the module of an entry point; return its `LAYERS`, or None if it registers types by itself."""
     try:
         package = getattr(entry.load(), "LAYERS", None)
     except Exception as error:  # whatever the code of another package raises

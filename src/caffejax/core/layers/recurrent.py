@@ -15,24 +15,22 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from ...base.errors import require
 from ...base.human_readable import format_count
 from ..ops.vma import vary_as
 from ..schema.caffe_pb2 import RecurrentParameter
-from .context import Context, ParamSpec
+from .context import Arrays, Context, Params, ParamSpec
 from .declaration import register
 from .dtype_policy import promote
 from .types import Indices, Transform
 
-Arrays = tuple[jax.Array, ...]
-Pair = tuple[jax.Array, jax.Array]
+Pair = tuple[Array, Array]
 
 UNSUPPORTED_TRANSFORMS: dict[Transform, str] = {
     "symbolic_batch": "the state carried from pass to pass has the batch size of the net"
 }
-
 
 STATES_WITHOUT_GRADIENT = (
     "With expose_hidden the gradients of the last states are ignored, and the first states have no gradient."
@@ -54,9 +52,9 @@ class RecurrentOperands:
         product_dtype: the dtype to which the factors of products are rounded, or None to keep their dtype.
     """
 
-    x: jax.Array
-    cont: jax.Array
-    static: jax.Array | None
+    x: Array
+    cont: Array
+    static: Array | None
     initial_state: Arrays
     input_blobs: Arrays
     state_blobs: Arrays
@@ -64,7 +62,7 @@ class RecurrentOperands:
     product_dtype: Any = None
 
     @property
-    def input_projection(self) -> jax.Array:
+    def input_projection(self) -> Array:
         """The terms of the gates that depend on the inputs only, for all steps: (T, N, outputs of the weight)."""
         weight, bias, *static_weight = self.input_blobs
         projection = self.multiply_by_weight(self.x, weight) + bias
@@ -72,7 +70,7 @@ class RecurrentOperands:
             projection + self.multiply_by_weight(self.static, *static_weight) if self.static is not None else projection
         )
 
-    def multiply_by_weight(self, x: jax.Array, weight: jax.Array) -> jax.Array:
+    def multiply_by_weight(self, x: Array, weight: Array) -> Array:
         """Return `x @ weight.T`, summed in at least float32.
 
         If `product_dtype` is set, `x` and `weight` are first rounded to it.
@@ -81,15 +79,15 @@ class RecurrentOperands:
         x, weight = (a if self.product_dtype is None else a.astype(self.product_dtype) for a in (x, weight))
         return jnp.matmul(x, weight.T, preferred_element_type=jnp.promote_types(x.dtype, jnp.float32))
 
-    def project_state(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
+    def project_state(self, h: Array, cont: Array, weight: Array) -> Array:
         """Return the terms of the gates that depend on the previous hidden state `h`, (N, outputs of the weight)."""
         return self.multiply_by_weight(cont * h, weight)
 
-    def state_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
+    def state_diff(self, d: Array, cont: Array, weight: Array) -> Array:
         """Return the gradient of the previous hidden state, given the gradient `d` of the gates."""
         return cont * (d @ weight)
 
-    def input_diffs(self, d: jax.Array) -> tuple[list[jax.Array], jax.Array, jax.Array | None]:
+    def input_diffs(self, d: Array) -> tuple[list[Array], Array, Array | None]:
         """Return the gradients of `input_blobs`, x and static, given the gradient `d` of `input_projection`."""
         weight, _, *static_weight = self.input_blobs
         blobs = [jnp.einsum("tng,tnf->gf", d, promote(self.x)), d.sum((0, 1))]
@@ -99,7 +97,7 @@ class RecurrentOperands:
         d_sum = d.sum(0)
         return [*blobs, d_sum.T @ promote(self.static)], dx, d_sum @ promote(static_weight[0])
 
-    def make_tops(self, top: jax.Array, last_state: Arrays) -> tuple[Arrays, Arrays]:
+    def make_tops(self, top: Array, last_state: Arrays) -> tuple[Arrays, Arrays]:
         """Return the tops and the state to carry, given the first top and the state after the last step."""
         final_states = [lax.stop_gradient(e)[None] for e in last_state]
         if self.exposes_states:
@@ -107,21 +105,17 @@ class RecurrentOperands:
         return (top,), tuple(f.astype(s.dtype) for f, s in zip(final_states, self.initial_state, strict=True))
 
 
-def read_operands(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> RecurrentOperands:
-    """Return the operands of a layer whose state has `n_states` arrays, after validating its blobs and bottoms."""
-    _check_bottoms(ctx, n_states, bottoms)
-    x, cont, *other_bottoms = bottoms
-    exposes_states = ctx.param.expose_hidden
-    static = other_bottoms.pop(0) if _has_static(ctx.param, n_states, bottoms) else None
-    if exposes_states:
-        initial_state = tuple(other_bottoms)
-    else:
-        blobs, initial_state = blobs[:-n_states], blobs[-n_states:]
-        require(
-            initial_state[0].shape[1] == cont.shape[1],
-            f"the bottoms have {cont.shape[1]} streams, but the recurrent state has {initial_state[0].shape[1]}",
-        )
-    n_input_blobs = 2 if static is None else 3
+def read_operands(ctx: Context, n_states: int, params: Params, state: Params, bottoms: Arrays) -> RecurrentOperands:
+    """Return the operands of a layer whose state has `n_states` arrays, after validating its bottoms and state."""
+    has_static = _check_bottoms(ctx, n_states, bottoms)
+    (x, cont, *other_bottoms), exposes_states = bottoms, ctx.param.expose_hidden
+    static = other_bottoms.pop(0) if has_static else None
+    initial_state = tuple(other_bottoms if exposes_states else state.values())
+    require(
+        initial_state[0].shape[1] == cont.shape[1],
+        f"the bottoms have {cont.shape[1]} streams, but the recurrent state has {initial_state[0].shape[1]}",
+    )
+    blobs, n_input_blobs = tuple(params.values()), 2 if static is None else 3
     return RecurrentOperands(
         x=x.reshape(*x.shape[:2], -1),
         cont=lax.stop_gradient(cont)[:, :, None].astype(x.dtype),
@@ -146,13 +140,12 @@ def declare_params(
         bottoms: the bottoms, or values with their shapes.
         state_specs: the specs of the blobs that are applied to the state.
     """
-    _check_bottoms(ctx, n_states, bottoms)
-    p, x = ctx.param, bottoms[0]
+    has_static, p, x = _check_bottoms(ctx, n_states, bottoms), ctx.param, bottoms[0]
     input_specs = [
         ParamSpec((width, math.prod(x.shape[2:])), p.weight_filler, name="weight_x"),
         ParamSpec((width,), p.bias_filler, name="bias"),
     ]
-    if _has_static(ctx.param, n_states, bottoms):
+    if has_static:
         width_and_size = (width, math.prod(bottoms[2].shape[1:]))
         input_specs.append(ParamSpec(width_and_size, p.weight_filler, name="weight_static"))
     state_shape = (1, x.shape[1], p.num_output)
@@ -162,16 +155,9 @@ def declare_params(
     return [*input_specs, *state_specs, *([] if p.expose_hidden else carried_specs)]
 
 
-def _has_static(p: Any, n_states: int, bottoms: Any) -> bool:
-    return len(bottoms) == 3 + _num_exposed_states(p, n_states)
-
-
-def _num_exposed_states(p: Any, n_states: int) -> int:
-    return n_states if p.expose_hidden else 0
-
-
-def _check_bottoms(ctx: Context, n_states: int, bottoms: Any) -> None:
-    p, n = ctx.param, _num_exposed_states(ctx.param, n_states)
+def _check_bottoms(ctx: Context, n_states: int, bottoms: Any) -> bool:
+    """Check the bottoms and the number of tops; return whether there is a bottom `x_static`."""
+    p, n = ctx.param, n_states if ctx.param.expose_hidden else 0
     require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
     setting = f"expose_hidden is {'true' if p.expose_hidden else 'false'}"
     require(
@@ -182,7 +168,8 @@ def _check_bottoms(ctx: Context, n_states: int, bottoms: Any) -> None:
     x, cont, *other_shapes = (tuple(b.shape) for b in bottoms)
     require(len(x) >= 3, f"bottom 0 must have at least 3 axes (time steps, streams, features), not shape {x}")
     require(cont == x[:2], f"bottom 1 must have shape {x[:2]} (time steps, streams), not {cont}")
-    if len(bottoms) == 3 + n:
+    has_static = len(bottoms) == 3 + n
+    if has_static:
         static = other_shapes.pop(0)
         require(
             len(static) >= 2 and static[0] == x[1],
@@ -191,13 +178,14 @@ def _check_bottoms(ctx: Context, n_states: int, bottoms: Any) -> None:
     for k, shape in enumerate(other_shapes, len(bottoms) - n):
         state_shape = (1, x[1], p.num_output)
         require(shape == state_shape, f"bottom {k} must have the shape of the state, {state_shape}, not {shape}")
+    return has_static
 
 
 class Nonlinearity(NamedTuple):
     """A function, and its derivative as a function of its result: for y = tanh(x) it is 1 - y**2."""
 
-    function: Callable[[jax.Array], jax.Array]
-    slope: Callable[[jax.Array], jax.Array]
+    function: Callable[[Array], Array]
+    slope: Callable[[Array], Array]
 
 
 TANH = Nonlinearity(jnp.tanh, lambda y: 1 - y * y)
@@ -210,25 +198,21 @@ TANH = Nonlinearity(jnp.tanh, lambda y: 1 - y * y)
     param="recurrent_param",
     stateful=True,
     indices=Indices((1,)),
-    exempt_from_force_backward=(1,),
     deviation=STATES_WITHOUT_GRADIENT,
     blob_names=("weight_x", "bias", "weight_static", "weight_h", "weight_out", "bias_out"),
     unsupported=UNSUPPORTED_TRANSFORMS,
 )
-def rnn(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> tuple[Arrays, Arrays]:
+def rnn(params: Params, *bottoms: Array, state: Params, ctx: Context) -> tuple[Arrays, Arrays]:
     """Return o_t = tanh(W_ho h_t + b_o) for every step, where h_t = tanh(W_hh cont_t h_{t-1} + W_xh x_t + b_h).
 
     Bottoms: x (T, N, ...), cont (T, N), [x_static (N, ...)], [h_0 (1, N, num_output)]. Tops: o (T, N, num_output), [h_T
     (1, N, num_output)]. Blobs: W_xh, b_h, [W_xh_static], W_hh, W_ho, b_o. Caffe's rule: rnn_layer.cpp.
     """
-    return run_rnn(ctx, blobs, bottoms, TANH, TANH)
+    return run_rnn(read_operands(ctx, 1, params, state, bottoms), TANH, TANH)
 
 
-def run_rnn(
-    ctx: Context, blobs: Arrays, bottoms: Arrays, for_state: Nonlinearity, for_output: Nonlinearity
-) -> tuple[Arrays, Arrays]:
+def run_rnn(s: RecurrentOperands, for_state: Nonlinearity, for_output: Nonlinearity) -> tuple[Arrays, Arrays]:
     """Run a recurrent network with these nonlinearities of the state and of the output; see `rnn`."""
-    s = read_operands(ctx, 1, blobs, bottoms)
     _, w_out, b_out = s.state_blobs
     h = _compute_hidden_states(s, for_state)
     top = for_output.function(s.multiply_by_weight(h, w_out) + b_out).astype(s.x.dtype)
@@ -246,11 +230,11 @@ def rnn_params(p: RecurrentParameter, *bottoms: Any, ctx: Context) -> list[Param
     return declare_params(ctx, 1, n, bottoms, state_specs)
 
 
-def _compute_hidden_states(s: RecurrentOperands, nonlinearity: Nonlinearity) -> jax.Array:
+def _compute_hidden_states(s: RecurrentOperands, nonlinearity: Nonlinearity) -> Array:
     """Return the state after every step, (T, N, num_output)."""
     w_h = s.state_blobs[0]
 
-    def step(h: jax.Array, inputs: Any) -> Pair:
+    def step(h: Array, inputs: Any) -> Pair:
         projection, cont = inputs
         h = nonlinearity.function(projection + s.multiply_by_weight(cont * h, w_h)).astype(h.dtype)
         return h, h
@@ -259,29 +243,21 @@ def _compute_hidden_states(s: RecurrentOperands, nonlinearity: Nonlinearity) -> 
 
 
 @rnn.backward
-def rnn_backward(blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any, ctx: Context) -> tuple[Any, ...]:
-    return rnn_diffs(ctx, blobs, bottoms, TANH, TANH, y=y, dy=dy)
+def rnn_backward(params: Params, *bottoms: Array, state: Params, y: Any, dy: Any, ctx: Context) -> tuple[Any, ...]:
+    return rnn_diffs(read_operands(ctx, 1, params, state, bottoms), bottoms, TANH, TANH, y=y, dy=dy)
 
 
 def rnn_diffs(
-    ctx: Context,
-    blobs: Arrays,
-    bottoms: Arrays,
-    for_state: Nonlinearity,
-    for_output: Nonlinearity,
-    *,
-    y: Any,
-    dy: Any,
+    s: RecurrentOperands, bottoms: Arrays, for_state: Nonlinearity, for_output: Nonlinearity, *, y: Any, dy: Any
 ) -> tuple[Any, ...]:
     """Return the gradients of `run_rnn` as a backward rule does."""
-    s = read_operands(ctx, 1, blobs, bottoms)
     top, d_top = (promote(v[0] if s.exposes_states else v) for v in (y, dy))
     w_h, w_out, _ = (promote(b) for b in s.state_blobs)
     h = _compute_hidden_states(s, for_state)
-    previous_h = s.cont * jnp.concatenate([s.initial_state[0][None].astype(h.dtype), h[:-1]])
+    previous_h = s.cont * _previous_hidden(s, h)
     d_out = d_top * for_output.slope(top)
 
-    def step(dh: jax.Array, inputs: Any) -> Pair:
+    def step(dh: Array, inputs: Any) -> Pair:
         h, dh_top, cont = inputs
         d = (dh + dh_top) * for_state.slope(h)
         return cont * (d @ w_h), d
@@ -293,34 +269,31 @@ def rnn_diffs(
         jnp.einsum("tng,tnd->gd", d_out, promote(h)),
         d_out.sum((0, 1)),
     ]
-    return collect_diffs(s, blobs, bottoms, d, state_diffs)
+    return collect_diffs(s, bottoms, d, state_diffs)
 
 
 def collect_diffs(
-    s: RecurrentOperands, blobs: Arrays, bottoms: Arrays, d_projection: jax.Array, state_diffs: list[jax.Array]
+    s: RecurrentOperands, bottoms: Arrays, d_projection: Array, state_diffs: list[Array]
 ) -> tuple[Any, ...]:
-    """Return the gradients of the blobs, then of each bottom, as a backward rule does.
+    """Return the gradients of the params, then of each bottom, as a backward rule does.
 
     The gradient is None for `cont` and for the states.
 
     Args:
         s: the operands of the layer.
-        blobs: all blobs of the layer.
         bottoms: all bottoms of the layer.
         d_projection: the gradient of `s.input_projection`.
         state_diffs: the gradients of `s.state_blobs`.
     """
     input_diffs, dx, d_static = s.input_diffs(d_projection)
-    param_diffs = [*input_diffs, *state_diffs]
-    blob_diffs = (*param_diffs, *(None for _ in blobs[len(param_diffs) :]))
     bottom_diffs = [dx.reshape(bottoms[0].shape), None]
     if d_static is not None:
         bottom_diffs.append(d_static.reshape(bottoms[2].shape))
-    return blob_diffs, *bottom_diffs, *(None for _ in bottoms[len(bottom_diffs) :])
+    return (*input_diffs, *state_diffs), *bottom_diffs, *(None for _ in bottoms[len(bottom_diffs) :])
 
 
-@register("LSTMUnit", bottoms=3, tops=2, indices=Indices((2,)), exempt_from_force_backward=(2,))
-def lstm_unit(c: jax.Array, gates: jax.Array, cont: jax.Array) -> Arrays:
+@register("LSTMUnit", bottoms=3, tops=2, indices=Indices((2,)))
+def lstm_unit(c: Array, gates: Array, cont: Array) -> Arrays:
     """Compute one LSTM step: c' = cont * f * c + i * g and h = o * tanh(c'). The tops are c' and h, (1, N, D) each.
 
     Bottoms: cell c (1, N, D), gates i, f, o, g before their nonlinearities (1, N, 4D), and cont (1, N). As in Caffe
@@ -333,9 +306,7 @@ def lstm_unit(c: jax.Array, gates: jax.Array, cont: jax.Array) -> Arrays:
 
 
 @lstm_unit.backward
-def lstm_unit_backward(
-    c: jax.Array, gates: jax.Array, cont: jax.Array, *, y: Arrays, dy: Arrays
-) -> tuple[jax.Array, jax.Array, None]:
+def lstm_unit_backward(c: Array, gates: Array, cont: Array, *, y: Arrays, dy: Arrays) -> tuple[Array, Array, None]:
     dc, dh = (promote(d) for d in dy)
     dc_prev, d_gates = _lstm_unit_diffs(_activate_gates(promote(gates), promote(cont)[..., None]), promote(c), dc, dh)
     return dc_prev, d_gates, None
@@ -348,29 +319,29 @@ def _check_lstm_unit(c: tuple[int, ...], gates: tuple[int, ...], cont: tuple[int
     require(cont == (1, c[1]), f"bottom 2, cont, must have shape {(1, c[1])} to match {c}, not {cont}")
 
 
-def _run_lstm_unit(c: jax.Array, gates: jax.Array, cont: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _run_lstm_unit(c: Array, gates: Array, cont: Array) -> tuple[Array, Array]:
     i, f, o, g = jnp.split(gates, 4, axis=-1)
     new_c = _forget_factor(cont, f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
     return new_c, jax.nn.sigmoid(o) * jnp.tanh(new_c)
 
 
 @jax.custom_jvp
-def _forget_factor(cont: jax.Array, x: jax.Array) -> jax.Array:
+def _forget_factor(cont: Array, x: Array) -> Array:
     return cont * jax.nn.sigmoid(x)
 
 
 @_forget_factor.defjvp
-def _forget_factor_jvp(primals: Arrays, tangents: Arrays) -> tuple[jax.Array, jax.Array]:
+def _forget_factor_jvp(primals: Arrays, tangents: Arrays) -> tuple[Array, Array]:
     f = _forget_factor(*primals)
     return f, f * (1 - f) * tangents[1]
 
 
-def _activate_gates(gates: jax.Array, cont: jax.Array) -> Arrays:
+def _activate_gates(gates: Array, cont: Array) -> Arrays:
     i, f, o, g = jnp.split(gates, 4, axis=-1)
     return jax.nn.sigmoid(i), cont * jax.nn.sigmoid(f), jax.nn.sigmoid(o), jnp.tanh(g)
 
 
-def _lstm_unit_diffs(gates: Arrays, c_prev: jax.Array, dc: jax.Array, dh: jax.Array) -> Pair:
+def _lstm_unit_diffs(gates: Arrays, c_prev: Array, dc: Array, dh: Array) -> Pair:
     """Return the gradients of the previous cell and of the gates, given the gradients of the new cell and of h."""
     i, f, o, g = gates
     tanh_c = jnp.tanh(f * c_prev + i * g)
@@ -386,19 +357,18 @@ def _lstm_unit_diffs(gates: Arrays, c_prev: jax.Array, dc: jax.Array, dh: jax.Ar
     param="recurrent_param",
     stateful=True,
     indices=Indices((1,)),
-    exempt_from_force_backward=(1,),
     deviation=STATES_WITHOUT_GRADIENT,
     blob_names=("weight_x", "bias", "weight_static", "weight_h"),
     unsupported=UNSUPPORTED_TRANSFORMS,
 )
-def lstm(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> tuple[Arrays, Arrays]:
+def lstm(params: Params, *bottoms: Array, state: Params, ctx: Context) -> tuple[Arrays, Arrays]:
     """Apply an LSTMUnit in each step. The first top is h, (T, N, num_output).
 
     The gates are W_hc cont_t h_{t-1} + W_xc x_t + b_c. Bottoms: x (T, N, ...), cont (T, N), [x_static (N, ...)], [h_0,
     c_0 (1, N, num_output)]. Tops: h, [h_T, c_T (1, N, num_output)]. Blobs: W_xc, b_c, [W_xc_static], W_hc. Caffe's
     rule: lstm_layer.cpp.
     """
-    return run_lstm(read_operands(ctx, 2, blobs, bottoms))
+    return run_lstm(read_operands(ctx, 2, params, state, bottoms))
 
 
 def run_lstm(s: RecurrentOperands) -> tuple[Arrays, Arrays]:
@@ -407,7 +377,7 @@ def run_lstm(s: RecurrentOperands) -> tuple[Arrays, Arrays]:
     # in bfloat16 the values between gates and state are recomputed in the backward pass to save memory
     unit = _run_lstm_unit if s.product_dtype is None else jax.checkpoint(_run_lstm_unit, prevent_cse=False)
 
-    def step(state: Pair, inputs: Any) -> tuple[Pair, jax.Array]:
+    def step(state: Pair, inputs: Any) -> tuple[Pair, Array]:
         (h, c), (projection, cont) = state, inputs
         c, hidden = unit(c, projection + s.project_state(h, cont, w_h), promote(cont))
         h = hidden.astype(h.dtype)
@@ -425,16 +395,15 @@ def lstm_params(p: RecurrentParameter, *bottoms: Any, ctx: Context) -> list[Para
 
 
 @lstm.backward
-def lstm_backward(blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any, ctx: Context) -> tuple[Any, ...]:
-    s = read_operands(ctx, 2, blobs, bottoms)
+def lstm_backward(params: Params, *bottoms: Array, state: Params, y: Any, dy: Any, ctx: Context) -> tuple[Any, ...]:
+    s = read_operands(ctx, 2, params, state, bottoms)
     top, d_top = (v[0] if s.exposes_states else v for v in (y, dy))
     d = gate_diffs(s, top, d_top)
-    return collect_diffs(
-        s, blobs, bottoms, d, [jnp.einsum("tng,tnd->gd", d, promote(s.cont * _previous_hidden(s, top)))]
-    )
+    d_weight = jnp.einsum("tng,tnd->gd", d, promote(s.cont * _previous_hidden(s, top)))
+    return collect_diffs(s, bottoms, d, [d_weight])
 
 
-def gate_diffs(s: RecurrentOperands, top: jax.Array, d_top: jax.Array, limit: float = math.inf) -> jax.Array:
+def gate_diffs(s: RecurrentOperands, top: Array, d_top: Array, limit: float = math.inf) -> Array:
     """Return the gradients of the gates before their nonlinearities, (T, N, 4D), each clipped to [-limit, limit].
 
     `top` is the hidden state after every step, (T, N, D), and `d_top` its gradient.
@@ -444,13 +413,13 @@ def gate_diffs(s: RecurrentOperands, top: jax.Array, d_top: jax.Array, limit: fl
     state_projection = s.project_state(_previous_hidden(s, top), s.cont, w_h)
     gates = _activate_gates(s.input_projection + state_projection, promote(s.cont))
 
-    def cell(c: jax.Array, inputs: Any) -> Pair:
+    def cell(c: Array, inputs: Any) -> Pair:
         i, f, _, g = inputs
         return f * c + i * g, c
 
     previous_cells = lax.scan(cell, promote(s.initial_state[1]), gates)[1]
 
-    def step(diff: Pair, inputs: Any) -> tuple[Pair, jax.Array]:
+    def step(diff: Pair, inputs: Any) -> tuple[Pair, Array]:
         (dh, dc), (gates, c_prev, dh_top, cont) = diff, inputs
         dc, d_gates = _lstm_unit_diffs(gates, c_prev, dc, dh + dh_top)
         d_gates = d_gates if math.isinf(limit) else jnp.clip(d_gates, -limit, limit)
@@ -460,6 +429,6 @@ def gate_diffs(s: RecurrentOperands, top: jax.Array, d_top: jax.Array, limit: fl
     return lax.scan(step, (zeros, zeros), (gates, previous_cells, promote(d_top), promote(s.cont)), reverse=True)[1]
 
 
-def _previous_hidden(s: RecurrentOperands, top: jax.Array) -> jax.Array:
+def _previous_hidden(s: RecurrentOperands, top: Array) -> Array:
     """Return the hidden state before each step, (T, N, D), given the state `top` after each step."""
     return jnp.concatenate([s.initial_state[0][None].astype(top.dtype), top[:-1]])

@@ -238,7 +238,7 @@ def type_of(layer: LayerParameter) -> LayerType:
 def _may_be_plain(named_type: LayerType, layer: LayerParameter) -> bool:
     """Return whether a layer with the right counts has the form of a type; else it may be a fork's variant of it."""
     s = named_type.signature
-    params = [name for name in (s.param, *s.further_params, "loss_param") if name]
+    params = [name for name in (s.param, *s.further_params, "loss_param", "transform_param") if name]
     has_more_blobs = s.max_blobs is not None and len(layer.blobs) > s.max_blobs
     return not (has_more_blobs or sets_fork_field(layer, params, s.fork_settings))
 
@@ -248,26 +248,23 @@ def _fits(signature: Signature, num_bottoms: int, num_tops: int) -> bool:
     return not any(signature.iterate_count_problems(num_bottoms, num_tops))
 
 
-def _variant(name: str, variant: str) -> LayerType:
-    impl = layer_type(name, with_variants=True).implementation
-    return impl.types[variant] if isinstance(impl, Variants) else layer_type(name)
+def _restore_type(name: str, variant: str | None) -> LayerType:
+    """Return a variant of the type of this name, or the type with all variants if `variant` is None."""
+    if variant == PLAIN:
+        return plain_type(name)
+    restored_type = layer_type(name, with_variants=True)
+    impl = restored_type.implementation
+    return impl.types[variant] if variant is not None and isinstance(impl, Variants) else restored_type
 
 
-def _united_type(name: str) -> LayerType:
-    return layer_type(name, with_variants=True)
-
-
-def _reduce_type(reduced_type: LayerType) -> tuple[Any, tuple[str, ...]]:
+def _reduce_type(reduced_type: LayerType) -> tuple[Any, tuple[str, str | None]]:
     name = reduced_type.name
-    registered_type, plain = _types.get(name), _plain_types.get(name)
-    if plain is not None and reduced_type is registered_type:
-        return _united_type, (name,)
+    registered_type = _types.get(name)
+    if name in _plain_types and reduced_type is registered_type:
+        return _restore_type, (name, None)
     impl = registered_type.implementation if registered_type is not None else None
-    if isinstance(impl, Variants) and reduced_type is not plain:
-        for variant_name, variant in impl.types.items():
-            if variant is reduced_type:
-                return _variant, (name, variant_name)
-    return plain_type, (name,)
+    variants = impl.types if isinstance(impl, Variants) else {}
+    return _restore_type, (name, next((v for v, variant in variants.items() if variant is reduced_type), PLAIN))
 
 
 # a type is pickled as its name, because it may contain functions or objects that cannot be pickled
@@ -289,10 +286,9 @@ def find_module(name: str) -> str | None:
 
 def _import_indexed(name: str, *, of_other_packages: bool = False) -> None:
     """Import the module that registers a type, or alias, according to the index of core or of a package."""
-    module = _read_index().get(name)
-    if module is None:
-        packages = iterate_packages() if of_other_packages else list_own_packages()
-        module = next((package.types[name] for package in packages if name in package.types), None)
+    module = find_module(name)
+    if module is None and of_other_packages:
+        module = next((package.types[name] for package in iterate_packages() if name in package.types), None)
     if module is not None:
         importlib.import_module(module)
 
@@ -312,7 +308,6 @@ def _import_variants(name: str, *, of_other_packages: bool = True) -> None:
 
 @functools.cache
 def _import_all() -> None:
-    """Import all modules that register types, including modules of other packages."""
     for package_name in sorted({__package__, *(".".join(module.split(".")[:3]) for module in _read_index().values())}):
         paths = importlib.import_module(package_name).__path__
         for found_module in pkgutil.walk_packages(paths, f"{package_name}."):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 
 class RowsOrigin(NamedTuple):
@@ -56,14 +57,13 @@ class PaddedRows:
         return np.asarray(first_rows(np.asarray(self.array), int(self.num_rows), self.origin.axis), dtype)
 
     def __getitem__(self, index: Any) -> PaddedRows:
-        """Return an item of a batch of padded blobs."""
         return PaddedRows(self.array[index], self.num_rows[index], self.origin)
 
     def replace_array(self, array: Any) -> PaddedRows:
         """Return another array with the same rows."""
         return PaddedRows(array, self.num_rows, self.origin)
 
-    def zero_padding(self) -> jax.Array:
+    def zero_padding(self) -> Array:
         """Return the array with zeros in the rows of padding."""
         is_valid = valid_rows(self).reshape(-1, *(1,) * (len(self.shape) - self.origin.axis - 1))
         return jnp.where(is_valid, self.array, 0)
@@ -74,7 +74,7 @@ def without_count(blob: Any) -> Any:
     return blob.array if isinstance(blob, PaddedRows) else blob
 
 
-def valid_rows(blob: Any) -> jax.Array:
+def valid_rows(blob: Any) -> Array:
     """Return which rows of a blob, which may be `PaddedRows`, are valid: bool, (rows,)."""
     if not isinstance(blob, PaddedRows):
         return jnp.ones(blob.shape[0], bool)
@@ -114,7 +114,7 @@ def count_marked_rows(top: Any) -> Any:
     `rows_axis` returns the axis of the rows. If there are axes before it, each of their items has such rows; the result
     is then the largest number of valid rows.
     """
-    xp = jnp if isinstance(top, jax.Array) else np
+    xp = jnp if isinstance(top, Array) else np
     return xp.max(xp.sum(first_column(top) >= 0, axis=rows_axis(top), dtype=xp.int32), initial=0)
 
 
@@ -145,7 +145,7 @@ def first_rows(array: Any, num_rows: int, axis: int) -> Any:
     A JAX array is sliced on the host, since JAX would compile a program for each number of rows.
     """
     index = (slice(None),) * axis + (slice(num_rows),)
-    return jax.device_put(np.asarray(array)[index]) if isinstance(array, jax.Array) else array[index]
+    return jax.device_put(np.asarray(array)[index]) if isinstance(array, Array) else array[index]
 
 
 def rows_axis(top: Any) -> int:

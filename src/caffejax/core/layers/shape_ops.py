@@ -9,17 +9,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from ...base.errors import require
 from ...base.human_readable import format_count
 from ..ops.elementwise import concatenate_channels
 from ..schema.caffe_pb2 import ConcatParameter, FlattenParameter, ReshapeParameter, TileParameter
-from .context import Context, Shape
+from .context import Arrays, Context, Shape
 from .declaration import register
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, is_after_first_axis, no_gradient, pointwise_window
-
-Arrays = tuple[jax.Array, ...]
 
 
 @register(
@@ -31,38 +30,34 @@ Arrays = tuple[jax.Array, ...]
     dtype_policy="bottoms",
     accepts_integers=True,
 )
-def concat(p: ConcatParameter, *xs: jax.Array, fast: bool) -> jax.Array:
+def concat(p: ConcatParameter, *xs: Array, fast: bool) -> Array:
     """Concatenate the bottoms along `axis` (old name: `concat_dim`). Their other axes must be equal.
 
     Caffe's rule: concat_layer.cpp.
     """
+    concat_top_shapes(p, *xs)  # which checks the shapes
     axis = concat_axis(p, xs)
-    first_shape = xs[0].shape
+    if fast and axis == 1 < xs[0].ndim - 1:
+        return concatenate_channels(xs)
+    return jnp.concatenate(xs, axis)
+
+
+@concat.top_shapes
+def concat_top_shapes(p: ConcatParameter, *xs: Any) -> list[Shape]:
+    axis, first_shape = concat_axis(p, xs), xs[0].shape
     for i, x in enumerate(xs):
-        has_equal_axes = x.ndim == len(first_shape) and all(
+        has_equal_axes = len(x.shape) == len(first_shape) and all(
             a == b for k, (a, b) in enumerate(zip(x.shape, first_shape, strict=True)) if k != axis
         )
         require(
             has_equal_axes,
             f"bottom {i} has shape {x.shape}, but bottom 0 has {first_shape}: they may differ only along axis {axis}",
         )
-    if fast and axis == 1 < len(first_shape) - 1:
-        return concatenate_channels(xs)
-    return jnp.concatenate(xs, axis)
-
-
-@concat.top_shapes
-def concat_top_shapes(p: ConcatParameter, *xs: Any) -> list[Shape] | None:
-    axis, first_shape = concat_axis(p, xs), xs[0].shape
-    if len({(*x.shape[:axis], *x.shape[axis + 1 :]) for x in xs}) > 1 or any(
-        len(x.shape) != len(first_shape) for x in xs
-    ):
-        return None
     return [(*first_shape[:axis], sum(x.shape[axis] for x in xs), *first_shape[axis + 1 :])]
 
 
 @concat.backward
-def concat_backward(p: ConcatParameter, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, ...]:
+def concat_backward(p: ConcatParameter, *xs: Array, y: Array, dy: Array) -> tuple[Array, ...]:
     axis = concat_axis(p, xs)
     ends = np.cumsum([x.shape[axis] for x in xs])
     return tuple(jax.lax.slice_in_dim(dy, end - x.shape[axis], end, axis=axis) for x, end in zip(xs, ends, strict=True))
@@ -79,19 +74,15 @@ def concat_axis(p: ConcatParameter, xs: Sequence[Any]) -> int:
     tops=(1, None),
     in_place=False,
     top_shapes=lambda x, *, num_tops: [x.shape] * num_tops,
+    backward=lambda x, *, y, dy: jnp.sum(jnp.stack(as_tuple(dy)), axis=0),
     data_movement="all",
     elementwise=True,
     dtype_policy="bottoms",
     accepts_integers=True,
 )
-def split(x: jax.Array, *, num_tops: int) -> tuple[jax.Array, ...]:
+def split(x: Array, *, num_tops: int) -> tuple[Array, ...]:
     """Return a copy of the bottom for each top. Split layers are inserted where several layers read a blob."""
     return (x,) * num_tops
-
-
-@split.backward
-def split_backward(x: jax.Array, *, y: object, dy: object) -> jax.Array:
-    return jnp.sum(jnp.stack(as_tuple(dy)), axis=0)
 
 
 @register(
@@ -103,7 +94,7 @@ def split_backward(x: jax.Array, *, y: object, dy: object) -> jax.Array:
     dtype_policy="bottoms",
     accepts_integers=True,
 )
-def slice_(x: jax.Array, *, ctx: Context) -> Arrays:
+def slice_(x: Array, *, ctx: Context) -> Arrays:
     """Split the bottom along `axis` (old name: `slice_dim`) at each slice_point, by default into equal parts.
 
     Caffe's rule: slice_layer.cpp.
@@ -113,7 +104,7 @@ def slice_(x: jax.Array, *, ctx: Context) -> Arrays:
 
 
 @slice_.backward
-def slice_backward(x: jax.Array, *, y: object, dy: jax.Array | Arrays, ctx: Context) -> jax.Array:
+def slice_backward(x: Array, *, y: object, dy: Array | Arrays, ctx: Context) -> Array:
     axis, points = slice_points(ctx, x.shape)
     dx = jnp.zeros_like(x)
     for start, diff in zip([0, *points], as_tuple(dy), strict=True):
@@ -156,7 +147,7 @@ def slice_points(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
     dtype_policy="bottoms",
     accepts_integers=True,
 )
-def flatten(p: FlattenParameter, x: jax.Array) -> jax.Array:
+def flatten(p: FlattenParameter, x: Array) -> Array:
     """Merge the axes from `axis` to `end_axis` into one: (N, C, H, W) to (N, C * H * W) by default.
 
     If end_axis is the axis before `axis`, an axis of size 1 is inserted. Caffe's rule: flatten_layer.cpp.
@@ -172,7 +163,7 @@ def _flattened_shape(p: FlattenParameter, shape: Shape) -> Shape:
 
 
 @flatten.backward
-def flatten_or_reshape_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def flatten_or_reshape_backward(x: Array, *, y: Array, dy: Array) -> Array:
     """Return the top's gradient in the shape of the bottom. Caffe shares one array of gradients between both."""
     return dy.reshape(x.shape)
 
@@ -187,7 +178,7 @@ def flatten_or_reshape_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
     dtype_policy="bottoms",
     accepts_integers=True,
 )
-def reshape(p: ReshapeParameter, x: jax.Array) -> jax.Array:
+def reshape(p: ReshapeParameter, x: Array) -> Array:
     """Replace `num_axes` axes of the bottom from `axis` on with `shape`, where 0 copies a size and one -1 is inferred.
 
     With num_axes 0, the new axes are inserted; a negative `axis` then counts from the position after the last axis.
@@ -236,7 +227,7 @@ def _resolve_shape(p: ReshapeParameter, shape: Shape) -> Shape:
     accepts_integers=True,
     receptive_window=pointwise_window,
 )
-def tile(p: TileParameter, x: jax.Array) -> jax.Array:
+def tile(p: TileParameter, x: Array) -> Array:
     """Repeat the bottom `tiles` times along `axis`, whose size is multiplied by `tiles` (tile_layer.cpp)."""
     axis = canonical_axis(p.axis, x.shape)
     require(p.tiles > 0, f"tiles must be set and positive, not {p.tiles}")
@@ -245,14 +236,14 @@ def tile(p: TileParameter, x: jax.Array) -> jax.Array:
 
 
 @tile.backward
-def tile_backward(p: TileParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def tile_backward(p: TileParameter, x: Array, *, y: Array, dy: Array) -> Array:
     axis = canonical_axis(p.axis, x.shape)
     diffs = dy.reshape(*x.shape[:axis], p.tiles, *x.shape[axis:])
     return jnp.sum(promote(diffs), axis=axis)
 
 
 @register("Silence", bottoms=(1, None), tops=0, backward=no_gradient, dtype_policy="bottoms", accepts_integers=True)
-def silence(*xs: jax.Array) -> Arrays:
+def silence(*xs: Array) -> Arrays:
     """Mark the bottoms as read, so that they are not outputs of the net (silence_layer.cpp).
 
     The layer has no tops.

@@ -10,17 +10,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from ...base.errors import require
+from ..ops.window import Window
 from ..schema.caffe_pb2 import SoftmaxParameter
 from .context import Context, Shape
 from .declaration import register
 from .dtype_policy import promote
-from .helpers import canonical_axis, is_after_first_axis, pointwise_window_along
+from .helpers import canonical_axis, is_after_first_axis, pointwise_window
 from .loss_helpers import (
+    check_label_shape,
     ignored_label,
     in_valid_rows,
-    label_shape_problem,
     loss_divisor,
     num_classes_along_axis,
     num_items,
@@ -38,9 +39,8 @@ LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # smaller log-probabilit
     "Softmax",
     param="softmax_param",
     row_wise=is_after_first_axis,
-    receptive_window=pointwise_window_along(lambda p: p.axis),
 )
-def softmax(p: SoftmaxParameter, x: jax.Array) -> jax.Array:
+def softmax(p: SoftmaxParameter, x: Array) -> Array:
     """Return exp(x) divided by its sum along `axis`. The top has the shape of the bottom (softmax_layer.cpp)."""
     return jax.nn.softmax(promote(x), canonical_axis(p.axis, x.shape)).astype(x.dtype)
 
@@ -50,8 +50,13 @@ def softmax_top_shapes(p: SoftmaxParameter, x: Any) -> list[Shape] | None:
     return [x.shape] if 0 <= p.axis < len(x.shape) else None
 
 
+@softmax.receptive_window
+def softmax_receptive_window(p: SoftmaxParameter, bottom: Any) -> Window | None:
+    return pointwise_window(bottom) if canonical_axis(p.axis, bottom.shape) <= 1 else None
+
+
 @softmax.backward
-def softmax_backward(p: SoftmaxParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def softmax_backward(p: SoftmaxParameter, x: Array, *, y: Array, dy: Array) -> Array:
     return y * (dy - jnp.sum(dy * y, axis=p.axis, keepdims=True))
 
 
@@ -61,13 +66,12 @@ def softmax_backward(p: SoftmaxParameter, x: jax.Array, *, y: jax.Array, dy: jax
     param="softmax_param",
     loss=True,
     indices=Indices((1,), num_classes_along_axis, ignored_label),
-    exempt_from_force_backward=(1,),
     deviation="Probabilities are clamped to at least FLT_MIN, which the gradient ignores.",
     takes_logits=True,
     counts_rows=is_after_first_axis,
     restrictions="A second top (the softmax) is an error, as in BVLC Caffe; add a Softmax layer.",
 )
-def softmax_with_loss(scores: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
+def softmax_with_loss(scores: Array, labels: Array, *, ctx: Context) -> Array:
     """Return the mean of -log softmax(scores)[label], a scalar (softmax_loss_layer.cpp).
 
     Bottoms: scores with the classes along `axis`, and labels: a class number for each position along the other axes.
@@ -80,7 +84,7 @@ def softmax_with_loss(scores: jax.Array, labels: jax.Array, *, ctx: Context) -> 
     return -jnp.sum(jnp.where(valid, clamped_log_prob, 0)) / divisor
 
 
-def select_label_log_probs(log_prob: jax.Array, is_label: jax.Array, axis: int) -> jax.Array:
+def select_label_log_probs(log_prob: Array, is_label: Array, axis: int) -> Array:
     """Return the log-probability of each label, or NaN for labels out of range.
 
     `is_label` is the one-hot mask of the labels, in the shape of `log_prob`.
@@ -91,20 +95,17 @@ def select_label_log_probs(log_prob: jax.Array, is_label: jax.Array, axis: int) 
 
 @softmax_with_loss.backward
 def softmax_with_loss_backward(
-    scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
-) -> tuple[jax.Array, None]:
+    scores: Array, labels: Array, *, y: Array, dy: Array, ctx: Context
+) -> tuple[Array, None]:
     axis, log_prob, is_label, valid, divisor = softmax_loss_parts(ctx, scores, labels)
     diff = jnp.where(jnp.expand_dims(valid, axis), jnp.exp(log_prob) - is_label, 0)
     return (dy * diff / divisor).astype(scores.dtype), None
 
 
-def softmax_loss_parts(
-    ctx: Context, scores: jax.Array, labels: jax.Array
-) -> tuple[int, jax.Array, jax.Array, jax.Array, jax.Array | float]:
+def softmax_loss_parts(ctx: Context, scores: Array, labels: Array) -> tuple[int, Array, Array, Array, Array | float]:
     """Return the class axis, log-probabilities, one-hot mask of labels, mask of valid labels, and the divisor."""
     axis = canonical_axis(ctx.param.axis, scores.shape, name="softmax_param.axis")
-    problem = label_shape_problem(scores.shape, labels.shape, axis)
-    require(problem is None, problem or "")
+    check_label_shape(scores.shape, labels.shape, axis)
     if axis > 0:  # if the classes are along axis 0, scores and labels have no common batch axis
         require_same_batch_size(scores.shape, labels.shape)
     valid = valid_label_mask(ctx.layer.loss_param, labels.reshape(scores.shape[:axis] + scores.shape[axis + 1 :]))

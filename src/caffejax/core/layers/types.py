@@ -108,12 +108,10 @@ class Signature:
 
 def unite_signatures(signatures: Sequence[Signature]) -> Signature:
     """Return a signature that all layers of several types of one name have. It is like the first in other respects."""
-    counts = [(s.bottoms, s.tops) for s in signatures]
-    bottoms = [bottoms for bottoms, _ in counts]
-    tops = [top for _, top in counts if not isinstance(top, str)]
+    tops = [s.tops for s in signatures if not isinstance(s.tops, str)]
     return replace(
         signatures[0],
-        bottoms=_unite_counts(bottoms),
+        bottoms=_unite_counts([s.bottoms for s in signatures]),
         tops=_unite_counts(tops) if tops else SAME_AS_BOTTOMS,
         fork_settings=tuple(dict.fromkeys(setting for s in signatures for setting in s.fork_settings)),
         max_blobs=None,
@@ -175,6 +173,7 @@ class Gradient:
         differentiable: False if Caffe has no backward pass for the type, so that it is an error to request a gradient.
         indices: the bottoms that hold labels or indices.
         exempt_from_force_backward: positions of bottoms that `force_backward` skips, such as the labels of a loss.
+            Default: the bottoms of `indices`, or none if the type is not differentiable.
         deviation: a description of the difference between Caffe's gradient and the derivative, if forward stops
             gradients as Caffe does. Checks then compare the rule with autodiff only, not with finite differences.
             Default: "", which means no difference.
@@ -189,7 +188,7 @@ class Gradient:
     overrides_autodiff: bool = False
     differentiable: bool = True
     indices: Indices = Indices(())
-    exempt_from_force_backward: tuple[int, ...] = ()
+    exempt_from_force_backward: tuple[int, ...] | None = None
     deviation: str = ""
     stops_gradient: bool = False
     overwrites_diffs: bool = False
@@ -252,7 +251,8 @@ class LayerTraits:
             with at most one blob need none. Weights are converted by it without the net's shapes.
         convert_stored: a function for types whose blobs files of older versions and forks store in another order or
             shape, or None for other types. `convert_stored(blobs)` takes the blobs of a file, of which some may be
-            None, and returns them in the order and the shapes that the layer has, and a warning or None.
+            None, and returns them in the order and the shapes that the layer has, and a warning or None. If it names
+            `shapes`, it gets these shapes.
         top_is_param: whether the top is the layer's first blob itself, with one memory, as in Parameter.
         pads_rows: whether the tops have the maximum number of rows, along the axis before the last. Padding rows come
             last and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
@@ -404,11 +404,6 @@ class LayerType:
         """The possible orders of a layer's blobs in Caffe's files: `LayerTraits.blob_names` of the type's variants."""
         variants = self.implementation.types.values() if isinstance(self.implementation, Variants) else (self,)
         return {variant.traits.blob_names for variant in variants}
-
-    @property
-    def count_fusible(self) -> Function | None:
-        """See `Traced.count_fusible`; None if layers cannot be fused."""
-        return self.implementation.count_fusible if isinstance(self.implementation, Traced) else None
 
     @property
     def instance(self) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote
@@ -49,13 +49,8 @@ class ScaledWeight:
     dtype = np.dtype(np.float32)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return the product as an array."""
-        broadcast_factor = (
-            self.factor.reshape(*self.factor.shape, *(1,) * (self.ndim - 1)) if self.factor.ndim else self.factor
-        )
-        return (np.asarray(self.weight, np.float32) * broadcast_factor.astype(np.float32)).astype(
-            dtype or np.float32, copy=False
-        )
+        factor = self.factor.reshape(*self.factor.shape, *(1,) * (self.ndim - 1)).astype(np.float32)
+        return (np.asarray(self.weight, np.float32) * factor).astype(dtype or np.float32, copy=False)
 
 
 def fold_scale_bias(blobs: Any, factor: Any, bias: Any, *, ctx: Context) -> tuple[Any, tuple[Any, np.ndarray]] | None:
@@ -82,7 +77,7 @@ def fold_scale_bias(blobs: Any, factor: Any, bias: Any, *, ctx: Context) -> tupl
     return layer, (ScaledWeight(weight, factor), (old_bias * factor + bias).astype(np.float32))
 
 
-def normalize_rows(weight: jax.Array, *, eps: float = 0.0) -> jax.Array:
+def normalize_rows(weight: Array, *, eps: float = 0.0) -> Array:
     """Divide the rows of a weight (rows, columns) by their lengths, sqrt(sum of squares + eps)."""
     squared_lengths = jnp.sum(jnp.square(promote(weight)), axis=1, keepdims=True)
     return (weight / jnp.sqrt(squared_lengths + eps)).astype(weight.dtype)

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import gc
 import os
-import sys
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
@@ -14,21 +13,23 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.extend import backend
 from jax.extend.core import get_opaque_trace_state
 
 from ...base.config import Kernels
 from ...base.fork_guard import raise_after_fork
 from .implementations import find_form
+from .jax_private import find_private
 from .program_cache import BYTES_PER_EQUATION, Entry, ProgramCache, count_equations
 
 # for each platform, the options that differ from XLA's defaults
-_OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
+_OPTIONS: dict[str, dict[str, Any]] = {
     # by default, XLA calls its library YNN for convolutions, too; code that XLA generates is faster for them
-    "cpu": ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},),
+    "cpu": {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},
     # by default, XLA compiles and times many Triton kernels for each matrix product; the steps of nets are as fast with
     # cuBLAS, and are compiled in a quarter to two thirds of the time (docs/development/accelerators.md)
-    "gpu": ({"xla_gpu_enable_triton_gemm": False},),
+    "gpu": {"xla_gpu_enable_triton_gemm": False},
 }
 
 _BYTES_PER_ARGUMENT = 64 * 2**10  # of a program from disk, for each array that it takes
@@ -50,22 +51,19 @@ def describe_settings() -> str:
 
 
 # JAX's settings in this thread that a trace depends on; read before each call, by the function that JAX uses
-_read_settings: Callable[[], Any] = getattr(sys.modules.get("jax._src.config"), "trace_context", describe_settings)
+_read_settings: Callable[[], Any] = find_private("trace settings") or describe_settings
+_batched_device_put = find_private("transfer to CPUs")
 
 with jax.ensure_compile_time_eval():  # this module may be imported while a function is traced
     _EAGER_TRACE_STATE = get_opaque_trace_state()
 
 
-def jit(
-    function: Callable[..., Any],
-    kernels: Kernels,
-    *,
-    cache_key: bytes | None = None,
-    programs: ProgramCache | None = None,
-    program_key: Hashable = None,
-    **options: Any,
-) -> Jitted:
-    """Compile a function like `jax.jit`, with compiler options for the fast kernels on CPUs and GPUs.
+@raise_after_fork("__call__", "lower", "trace")
+class Jitted:
+    """A function that is compiled as by `jax.jit`, with compiler options for the fast kernels on CPUs and GPUs.
+
+    JAX accepts compiler options only in the outermost jit, so inside another jit, grad or vmap the function is compiled
+    without them. The program for each combination of shapes belongs to a `ProgramCache`, which may drop it.
 
     Args:
         function: the function to compile.
@@ -75,16 +73,6 @@ def jit(
         programs: the cache in memory, or None for one that only this function uses.
         program_key: the part of the keys in `programs` that distinguishes this function from others.
         options: options of `jax.jit`.
-    """
-    return Jitted(function, kernels, cache_key, programs, program_key, **options)
-
-
-@raise_after_fork("__call__", "lower", "trace")
-class Jitted:
-    """A function compiled by `jit`.
-
-    JAX accepts compiler options only in the outermost jit, so inside another jit, grad or vmap the function is compiled
-    without them. The program for each combination of shapes belongs to a `ProgramCache`, which may drop it.
 
     Attributes:
         allows_gc: a setting of the class: whether Python's garbage collector may run during calls.
@@ -96,6 +84,7 @@ class Jitted:
         self,
         function: Callable[..., Any],
         kernels: Kernels,
+        *,
         cache_key: bytes | None = None,
         programs: ProgramCache | None = None,
         program_key: Hashable = None,
@@ -144,7 +133,7 @@ class Jitted:
         if self._cache_key is None or open_programs is None:
             return None
         # which of the options are accepted depends on the jaxlib, whose version is a part of the key
-        options = _OPTIONS["cpu"] if self._uses_compiler_options and has_only_cpus() else ()
+        options = _OPTIONS["cpu"] if self._uses_compiler_options and has_only_cpus() else {}
         return open_programs(self._cache_key, self._options | {"compiler": options})
 
     def _find_or_compile(self, args: tuple[Any, ...]) -> Any:
@@ -228,12 +217,17 @@ def find_platform(*arguments: Any) -> str:
     """
     if has_only_cpus():
         return "cpu"
-    for leaf in jax.tree.leaves(arguments):
-        if isinstance(leaf, jax.Array) and leaf.committed:
-            return next(iter(leaf.devices())).platform
-    default_device = jax.config.values["jax_default_device"] or jax.default_backend()  # a device, or a platform
-    platform = getattr(default_device, "platform", default_device)
+    device = _find_device(arguments) or jax.default_backend()
+    platform = getattr(device, "platform", device)
     return "gpu" if platform in ("cuda", "rocm") else platform
+
+
+def _find_device(arguments: Any) -> Any:
+    """Return the device of the first committed array, else JAX's setting: a device, a platform or None."""
+    for leaf in jax.tree.leaves(arguments):
+        if isinstance(leaf, Array) and not isinstance(leaf, jax.core.Tracer) and leaf.committed:
+            return next(iter(leaf.devices()))
+    return jax.config.values["jax_default_device"]
 
 
 def runs_on_cpu(*arguments: Any) -> bool:
@@ -245,14 +239,11 @@ def find_cpu(*arguments: Any) -> jax.Device | None:
     """Return the CPU device on which a call with these arguments runs, or None if it runs on a different platform."""
     if not runs_on_cpu(*arguments):
         return None
-    for leaf in jax.tree.leaves(arguments):
-        if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer) and leaf.committed:
-            return next(iter(leaf.devices()))
-    default_device = jax.config.values["jax_default_device"]
-    return default_device if isinstance(default_device, jax.Device) else jax.local_devices(backend="cpu")[0]
+    device = _find_device(arguments)
+    return device if isinstance(device, jax.Device) else jax.local_devices(backend="cpu")[0]
 
 
-def as_jax(array: np.ndarray, device: jax.Device | None, *, committed: bool = False) -> jax.Array:
+def as_jax(array: np.ndarray, device: jax.Device | None, *, committed: bool = False) -> Array:
     """Convert a NumPy array to a JAX array on a CPU, faster than `jax.device_put`.
 
     `jax.device_put` takes 30 microseconds, as long as a small net.
@@ -262,20 +253,13 @@ def as_jax(array: np.ndarray, device: jax.Device | None, *, committed: bool = Fa
         device: the CPU, or None for the default device.
         committed: whether the array is committed to the device.
     """
+    array = np.asarray(array, jax.dtypes.canonicalize_dtype(array.dtype).newbyteorder("="))
     if _batched_device_put is None or device is None:
         return jax.device_put(array, device if committed else None)
-    array = np.asarray(array, jax.dtypes.canonicalize_dtype(array.dtype).newbyteorder("="))
     sharding, aval = _make_sharding(device), _make_aval(array.shape, array.dtype)
-    result: jax.Array = _batched_device_put(aval, sharding, [array], [device], committed=committed)
+    result: Array = _batched_device_put(aval, sharding, [array], [device], committed=committed)
     return result
 
-
-try:  # the function behind jax.device_put, which has no public name
-    from jax._src.lib import xla_client  # type: ignore[attr-defined]
-
-    _batched_device_put: Any = xla_client.batched_device_put
-except (ImportError, AttributeError):
-    _batched_device_put = None
 
 _make_sharding = functools.cache(jax.sharding.SingleDeviceSharding)
 _make_aval = functools.lru_cache(1024)(jax.core.ShapedArray)
@@ -294,10 +278,9 @@ def compiler_options(platform: str) -> dict[str, Any]:
     Options that the environment variable `XLA_FLAGS` sets are omitted, so its values apply.
     """
     flags = os.environ.get("XLA_FLAGS", "")
-    options = {name: value for option in _OPTIONS.get(platform, ()) for name, value in option.items()}
     return {
         name: value
-        for name, value in options.items()
+        for name, value in _OPTIONS.get(platform, {}).items()
         if f"--{name}" not in flags and _is_accepted({name: value}, platform)
     }
 
@@ -311,7 +294,7 @@ def _is_accepted(option: dict[str, Any], platform: str) -> bool:
     return True
 
 
-def full(shape: tuple[int, ...], value: float, dtype: Any = jnp.float32, device: jax.Device | None = None) -> jax.Array:
+def full(shape: tuple[int, ...], value: float, dtype: Any = jnp.float32, device: jax.Device | None = None) -> Array:
     """Return an array filled with one number. On a CPU no program is compiled for its shape.
 
     Args:
@@ -326,9 +309,9 @@ def full(shape: tuple[int, ...], value: float, dtype: Any = jnp.float32, device:
     return jnp.full(shape, value, dtype, device=device)
 
 
-def zeros_like(array: Any) -> jax.Array:
+def zeros_like(array: Any) -> Array:
     """Return zeros with the shape, the dtype and, for an array on a single CPU, the device of `array`."""
-    is_concrete = isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer)
+    is_concrete = isinstance(array, Array) and not isinstance(array, jax.core.Tracer)
     if not (is_concrete and is_eager() and len(array.sharding.device_set) == 1 and runs_on_cpu(array)):
         return jnp.zeros_like(array)
     return as_jax(np.zeros(array.shape, array.dtype), next(iter(array.devices())), committed=array.committed)

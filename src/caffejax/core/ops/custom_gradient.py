@@ -14,13 +14,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from .platform_dispatch import has_tangent
+from .platform_dispatch import Arrays, has_tangent, mapped_size, move_to_front
 from .vma import vary, varying_axes
 
-Arrays = tuple[jax.Array, ...]
 Tree = Any
 
 
@@ -67,16 +67,27 @@ def make_differentiable(
         with jax.default_matmul_precision(precision):
             result, residuals = forward(*primals)
         tops, result_tree = _flatten(result)
-        residuals, residuals_tree = _flatten(residuals)
+        flat_residuals, residuals_tree = _flatten(residuals)
         flat_tangents = jax.tree.leaves(tangents)
         is_zero = [isinstance(t, jax.custom_derivatives.SymbolicZero) for t in flat_tangents]
-        needed = _flatten(primals)[1].unflatten(not z for z in is_zero)
-        rule = _BackwardRule(
-            backward, residuals_tree, result_tree, tuple(map(has_tangent, tops)), tuple(needed), precision
-        )
-        results = iter(
-            _compute_tangents(rule, residuals, [t for t, z in zip(flat_tangents, is_zero, strict=True) if not z], tops)
-        )
+        needed = _flatten(tuple(primals))[1].unflatten(not z for z in is_zero)
+        is_differentiable = [has_tangent(top) for top in tops]  # a rule outlives the trace that `tops` belong to
+
+        def rule(flat_residuals: Sequence[Array], *flat_diffs: Array) -> list[Array | None]:
+            """Map the residuals and the diffs of floating-point results to the needed diffs of the arguments."""
+            remaining_diffs = iter(flat_diffs)
+            diffs = result_tree.unflatten(next(remaining_diffs) if d else None for d in is_differentiable)
+            with jax.default_matmul_precision(precision), jax.numpy_rank_promotion("allow"):
+                results = backward(residuals_tree.unflatten(flat_residuals), diffs, needed)
+            needed_diffs: list[Array | None] = []
+            for tree, needed_tree in zip(results, needed, strict=True):
+                flags, structure = _flatten(needed_tree)
+                leaves = [None] * len(flags) if tree is None else structure.flatten_up_to(tree)
+                needed_diffs += [leaf for is_needed, leaf in zip(flags, leaves, strict=True) if is_needed]
+            return needed_diffs
+
+        nonzero_tangents = [t for t, z in zip(flat_tangents, is_zero, strict=True) if not z]
+        results = iter(_compute_tangents(rule, flat_residuals, nonzero_tangents, tops))
         return result, result_tree.unflatten(
             next(results) if has_tangent(top) else np.zeros(top.shape, jax.dtypes.float0) for top in tops
         )
@@ -85,40 +96,13 @@ def make_differentiable(
     return call
 
 
-@dataclass(frozen=True, eq=False)
-class _BackwardRule:
-    """The function `backward` of `make_differentiable`, on flat lists of arrays instead of pytrees.
-
-    A call maps the residuals and the diffs of floating-point results to the needed diffs of the arguments.
-    """
-
-    backward: Callable[..., Any]
-    residuals_tree: Any
-    result_tree: Any
-    is_differentiable: tuple[bool, ...]
-    needed: Sequence[Tree]
-    precision: str | None
-
-    def __call__(self, residuals: Sequence[jax.Array], *diffs: jax.Array) -> tuple[jax.Array | None, ...]:
-        remaining_diffs = iter(diffs)
-        tree_diffs = self.result_tree.unflatten(next(remaining_diffs) if d else None for d in self.is_differentiable)
-        with jax.default_matmul_precision(self.precision), jax.numpy_rank_promotion("allow"):
-            results = self.backward(self.residuals_tree.unflatten(residuals), tree_diffs, self.needed)
-        flat_diffs: list[jax.Array | None] = []
-        for tree, needed in zip(results, self.needed, strict=True):
-            flags, structure = _flatten(needed)
-            leaves = [None] * len(flags) if tree is None else structure.flatten_up_to(tree)
-            flat_diffs += [leaf for is_needed, leaf in zip(flags, leaves, strict=True) if is_needed]
-        return tuple(flat_diffs)
-
-
 _tangent_p = Primitive("caffejax_tangent")
 _tangent_p.multiple_results = True
 
 
 def _compute_tangents(
-    rule: _BackwardRule, residuals: Sequence[jax.Array], tangents: Sequence[jax.Array], tops: Sequence[jax.Array]
-) -> Sequence[jax.Array]:
+    rule: Callable[..., Any], residuals: Sequence[Array], tangents: Sequence[Array], tops: Sequence[Array]
+) -> Sequence[Array]:
     """Return the tangents of the floating-point tops, from the tangents of the arguments.
 
     Under `jax.shard_map`, all arrays inside the rule vary over the devices. In the transpose, each device then computes
@@ -127,21 +111,19 @@ def _compute_tangents(
     types = tuple(jax.typeof(top) for top in tops if has_tangent(top))
     axes = frozenset[str]().union(*map(varying_axes, types))
     arrays = [vary(a, axes) for a in (*residuals, *tangents)]
-    results: Sequence[jax.Array] = _tangent_p.bind(*arrays, rule=rule, types=types, n_residuals=len(residuals))
+    results: Sequence[Array] = _tangent_p.bind(*arrays, rule=rule, types=types, n_residuals=len(residuals))
     return results
 
 
-def _evaluate(
-    *arrays: jax.Array, rule: Callable[..., Any], types: tuple[Any, ...], n_residuals: int
-) -> Sequence[jax.Array]:
+def _evaluate(*arrays: Array, rule: Callable[..., Any], types: tuple[Any, ...], n_residuals: int) -> Sequence[Array]:
     residuals, tangents = arrays[:n_residuals], arrays[n_residuals:]
 
-    def pull_back(*diffs: jax.Array) -> Arrays:
+    def pull_back(*diffs: Array) -> Arrays:
         return tuple(
             jnp.zeros_like(t) if d is None else d for d, t in zip(rule(residuals, *diffs), tangents, strict=True)
         )
 
-    results: Sequence[jax.Array] = jax.linear_transpose(pull_back, *types)(tangents)
+    results: Sequence[Array] = jax.linear_transpose(pull_back, *types)(tangents)
     return results
 
 
@@ -158,7 +140,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, n_residuals: int, *
         return tops, run(*primals[:n_residuals], *map(ad.instantiate_zeros, tangents[n_residuals:]))
     active_indices = [i for i, z in enumerate(is_zero) if not z]
 
-    def evaluate_active(*active_primals: jax.Array) -> Sequence[jax.Array]:
+    def evaluate_active(*active_primals: Array) -> Sequence[Array]:
         arguments = dict(enumerate(primals)) | dict(zip(active_indices, active_primals, strict=True))
         return _evaluate(*arguments.values(), n_residuals=n_residuals, **params)
 
@@ -179,17 +161,6 @@ def _transpose(cotangents: Sequence[Any], *arrays: Any, rule: Callable[..., Any]
 ad.primitive_transposes[_tangent_p] = _transpose
 
 
-@dataclass(frozen=True, eq=False)
-class _BatchedRule:
-    """A backward rule under `jax.vmap`, which is mapped over `axes` of the residuals and axis 0 of each diff."""
-
-    rule: Callable[..., Any]
-    axes: tuple[int | None, ...]
-
-    def __call__(self, residuals: Sequence[jax.Array], *diffs: jax.Array) -> Any:
-        return jax.vmap(self.rule, (self.axes, *(0,) * len(diffs)))(tuple(residuals), *diffs)
-
-
 def _batch(
     arrays: Sequence[Any],
     axes: Sequence[int | None],
@@ -198,13 +169,13 @@ def _batch(
     types: tuple[Any, ...],
     n_residuals: int,
 ) -> Any:
-    (size,) = {a.shape[axis] for a, axis in zip(arrays, axes, strict=True) if axis is not None}
-    tangents = [
-        jnp.broadcast_to(t, (size, *t.shape)) if axis is None else jnp.moveaxis(t, axis, 0)
-        for t, axis in zip(arrays[n_residuals:], axes[n_residuals:], strict=True)
-    ]
+    size = mapped_size(arrays, axes)
+    tangents = [move_to_front(t, axis, size) for t, axis in zip(arrays[n_residuals:], axes[n_residuals:], strict=True)]
     out_avals = jax.make_jaxpr(lambda *tops: [jnp.broadcast_to(t, (size, *t.shape)) for t in tops])(*types).out_avals
-    batched_rule = _BatchedRule(rule, tuple(axes[:n_residuals]))
+
+    def batched_rule(residuals: Sequence[Array], *diffs: Array) -> Any:
+        return jax.vmap(rule, (tuple(axes[:n_residuals]), *(0,) * len(diffs)))(tuple(residuals), *diffs)
+
     results = _tangent_p.bind(
         *arrays[:n_residuals], *tangents, rule=batched_rule, types=tuple(out_avals), n_residuals=n_residuals
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
@@ -22,7 +23,7 @@ from ...base.host_memory import find_memory_problem
 _host_constant_p = Primitive("caffejax_host_constant")
 
 
-def host_constant(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: Any) -> jax.Array:
+def host_constant(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: Any) -> Array:
     """Return a constant array whose values the function `make` computes, on the host, when they are needed.
 
     Args:
@@ -39,7 +40,7 @@ def host_constant(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: A
         nbytes, f"a constant of shape {shape}", "check the sizes of the layer and its bottoms"
     ):
         raise LayerError(problem)
-    result: jax.Array = _host_constant_p.bind(make=make, shape=shape, dtype=dtype)
+    result: Array = _host_constant_p.bind(make=make, shape=shape, dtype=dtype)
     return result
 
 

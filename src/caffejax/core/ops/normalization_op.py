@@ -9,24 +9,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from .batch_axis import map_rows
-from .channel_reductions import CHANNELS_FIRST, Channels, promote
+from .channels import CHANNELS_FIRST, Channels, divide_sums, promote
 from .custom_gradient import make_differentiable
 from .implementations import cpu_form
-from .platform_dispatch import PlatformOp
-from .vma import vary, varying_axes
+from .platform_dispatch import Arrays, PlatformOp, map_rows
+from .vma import varying_axes
 from .window import half_width
-
-Arrays = tuple[jax.Array, ...]
 
 
 @partial(jax.jit, static_argnames=("eps", "relu", "axis_name"))
 def normalize_channels(
-    x: jax.Array,
-    factor: jax.Array,
-    bias: jax.Array,
-    mean_estimate: jax.Array,
+    x: Array,
+    factor: Array,
+    bias: Array,
+    mean_estimate: Array,
     eps: float,
     *,
     relu: bool = False,
@@ -50,24 +48,19 @@ def normalize_channels(
         normalized array has a gradient.
     """
     options: Any = {"eps": eps, "relu": relu}
-    run: Any = PlatformOp(
-        partial(normalize, CHANNELS_FIRST, **options),
-        cpu_form("normalize_channels", partial(normalize, CHANNELS_FIRST), **options),
-    )
-    diffs: Any = PlatformOp(
-        partial(compute_normalization_diffs, CHANNELS_FIRST, **options),
-        cpu_form("normalize_channels_diffs", partial(compute_normalization_diffs, CHANNELS_FIRST), **options),
-    )
-    if axis_name is not None:
-        if axis_name in varying_axes(jax.typeof(mean_estimate)):
-            mean_estimate = jax.lax.pmean(mean_estimate, axis_name)  # all devices need the same value
-        options |= {
-            "sum_over_devices": partial(_sum_over_devices, axis_name),
-            "num_devices": jax.lax.axis_size(axis_name),
-        }
-        run, diffs = (partial(f, CHANNELS_FIRST, **options) for f in (normalize, compute_normalization_diffs))
+    if axis_name is not None and axis_name in varying_axes(jax.typeof(mean_estimate)):
+        mean_estimate = jax.lax.pmean(mean_estimate, axis_name)  # all devices need the same value
 
-    def forward(x: jax.Array, factor: jax.Array, bias: jax.Array, mean_estimate: jax.Array) -> tuple[Arrays, Arrays]:
+    def make_operation(name: str, function: Callable[..., Arrays]) -> Callable[..., Arrays]:
+        plain = partial(function, CHANNELS_FIRST)
+        if axis_name is not None:
+            return partial(plain, **options, axis_name=axis_name)
+        return PlatformOp(partial(plain, **options), cpu_form(name, plain, **options))
+
+    run = make_operation("normalize_channels", normalize)
+    diffs = make_operation("normalize_channels_diffs", compute_normalization_diffs)
+
+    def forward(x: Array, factor: Array, bias: Array, mean_estimate: Array) -> tuple[Arrays, Arrays]:
         y, mean, variance = run(x, factor, bias, mean_estimate)
         return (y, mean, variance), (x, factor, bias, mean, variance)
 
@@ -79,87 +72,54 @@ def normalize_channels(
     return y, jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
 
 
-def _no_sum(*sums: jax.Array) -> Arrays:
-    return sums
-
-
-def _sum_over_devices(axis_name: str, *sums: jax.Array) -> Arrays:
-    """Return the sum of each (channels,) array over the devices of a mesh axis, in one all-reduce.
-
-    XLA combines the sums of separate arrays into one all-reduce. On TPUs this saves the fusions that stack the arrays
-    and take them apart again. On GPUs it adds fusions.
-    """
-    sum_stacked, sum_separately = partial(_sum_stacked, axis_name), partial(_sum_separately, axis_name)
-    return PlatformOp(sum_stacked, sum_stacked, tpu=sum_separately)(*(vary(s, frozenset({axis_name})) for s in sums))
-
-
-def _sum_stacked(axis_name: str, *sums: jax.Array) -> Arrays:
-    return tuple(jax.lax.psum(jnp.stack(sums), axis_name))
-
-
-def _sum_separately(axis_name: str, *sums: jax.Array) -> Arrays:
-    return tuple(jax.lax.psum(sums, axis_name))
-
-
 def normalize(
     c: Channels,
-    x: jax.Array,
-    factor: jax.Array,
-    bias: jax.Array,
-    mean_estimate: jax.Array,
+    x: Array,
+    factor: Array,
+    bias: Array,
+    mean_estimate: Array,
     *,
     eps: float,
     relu: bool,
-    sum_over_devices: Callable[..., Arrays] = _no_sum,
-    num_devices: int = 1,
+    axis_name: str | None = None,
 ) -> Arrays:
     """Return the results of `normalize_channels` for an array `x` with the channel axis `c`."""
     floats = promote(x)
-    mean, variance = c.moments(floats, mean_estimate, sum_over_devices, num_devices)
+    mean, variance = c.moments(floats, mean_estimate, axis_name)
     x_hat = _standardize(c, floats, mean, jax.lax.rsqrt(variance + eps))
     y = x_hat * c.broadcast(factor, x) + c.broadcast(bias, x)
     return (jnp.maximum(y, 0) if relu else y).astype(x.dtype), mean, variance
 
 
-def _standardize(c: Channels, x: jax.Array, mean: jax.Array, scale: jax.Array) -> jax.Array:
+def _standardize(c: Channels, x: Array, mean: Array, scale: Array) -> Array:
     return (x - c.broadcast(mean, x)) * c.broadcast(scale, x)
 
 
 def compute_normalization_diffs(
     c: Channels,
-    x: jax.Array,
-    factor: jax.Array,
-    bias: jax.Array,
-    mean: jax.Array,
-    variance: jax.Array,
-    dy: jax.Array,
+    x: Array,
+    factor: Array,
+    bias: Array,
+    mean: Array,
+    variance: Array,
+    dy: Array,
     *,
     eps: float,
     relu: bool,
-    sum_over_devices: Callable[..., Arrays] = _no_sum,
-    num_devices: int = 1,
+    axis_name: str | None = None,
 ) -> Arrays:
     """Return the diffs of `x`, factor and bias of `normalize`, from the diff `dy` of its first result."""
     scale = jax.lax.rsqrt(variance + eps)
     x_hat, relu_dy = compute_masked_diffs(c, x, dy, mean, scale, factor, bias, relu=relu)
     d_factor, d_bias = c.normalization_sums(x_hat, relu_dy, (x, dy, mean, scale, factor, bias), relu)
     # `x_hat` has mean 0 and variance 1 (except for eps), so the diff loses its components along 1 and `x_hat`
-    count = num_devices * (x.size // mean.size)
-    mean_d_bias, mean_d_factor = (d / count for d in sum_over_devices(d_bias, d_factor))
+    mean_d_bias, mean_d_factor = divide_sums(axis_name, x.size // mean.size, d_bias, d_factor)
     dx = relu_dy - c.broadcast(mean_d_bias, x) - x_hat * c.broadcast(mean_d_factor, x)
     return (dx * c.broadcast(factor * scale, x)).astype(x.dtype), d_factor, d_bias
 
 
 def compute_masked_diffs(
-    c: Channels,
-    x: jax.Array,
-    dy: jax.Array,
-    mean: jax.Array,
-    scale: jax.Array,
-    factor: jax.Array,
-    bias: jax.Array,
-    *,
-    relu: bool,
+    c: Channels, x: Array, dy: Array, mean: Array, scale: Array, factor: Array, bias: Array, *, relu: bool
 ) -> Arrays:
     """Return the standardized `x`, and `dy`, with 0 where a ReLU's result is not positive."""
     x_hat = _standardize(c, promote(x), mean, scale)
@@ -170,8 +130,8 @@ def compute_masked_diffs(
 
 @partial(jax.jit, static_argnames=("size", "k", "alpha", "beta", "within_channel"))
 def normalize_response(
-    x: jax.Array, size: int, k: float, alpha: float, beta: float, *, within_channel: bool = False
-) -> jax.Array:
+    x: Array, size: int, k: float, alpha: float, beta: float, *, within_channel: bool = False
+) -> Array:
     """Return `x * scale ** -beta`, of the dtype of `x`, where `scale = k + alpha * (sum of the squares in a window)`.
 
     A window covers `size` neighboring channels, or `size` x `size` cells of the plane if `within_channel` is true.
@@ -179,49 +139,48 @@ def normalize_response(
     width).
     """
     options: Any = {"size": size, "k": k, "alpha": alpha, "beta": beta, "within_channel": within_channel}
-    run = partial(_response_operation, "normalize_response", _compute_response, options)
-    diffs = partial(_response_operation, "normalize_response_diff", _compute_response_diff, options)
+    run, diffs = (
+        PlatformOp(
+            partial(plain, **options), cpu_form(name, plain, **options), differentiable=False, batch_rule=map_rows
+        )
+        for name, plain in (
+            ("normalize_response", compute_response),
+            ("normalize_response_diff", compute_response_diff),
+        )
+    )
 
-    def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
-        return run()(x)[0], (x,)
+    def forward(x: Array) -> tuple[Array, Array]:
+        return run(x)[0], x
 
-    def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
-        return diffs()(*residuals, dy)
+    def backward(x: Array, dy: Array, needed: Sequence[bool]) -> Arrays:
+        return diffs(x, dy)
 
-    y: jax.Array = make_differentiable(forward, backward)(x)
+    y: Array = make_differentiable(forward, backward)(x)
     return y
 
 
-def _response_operation(name: str, plain: Callable[..., Arrays], options: dict[str, Any]) -> PlatformOp:
-    return PlatformOp(
-        partial(plain, **options),
-        cpu_form(name, plain, **options),
-        differentiable=False,
-        batch_rule=partial(map_rows, partial(_response_operation, name, plain, options)),
-    )
-
-
-def _compute_response(x: jax.Array, *, size: int, k: float, alpha: float, beta: float, within_channel: bool) -> Arrays:
+def compute_response(x: Array, *, size: int, k: float, alpha: float, beta: float, within_channel: bool) -> Arrays:
+    """Return the result of `normalize_response`, as a tuple."""
     scale = _compute_scale(x, size, k, alpha, within_channel)
     return ((promote(x) * _negative_power(scale, beta)).astype(x.dtype),)
 
 
-def _compute_response_diff(
-    x: jax.Array, dy: jax.Array, *, size: int, k: float, alpha: float, beta: float, within_channel: bool
+def compute_response_diff(
+    x: Array, dy: Array, *, size: int, k: float, alpha: float, beta: float, within_channel: bool
 ) -> Arrays:
+    """Return the diff of `x` of `normalize_response`, as a tuple, from the diff `dy` of its result."""
     values, diff, scale = promote(x), promote(dy), _compute_scale(x, size, k, alpha, within_channel)
     factor = _negative_power(scale, beta)
     ratio_sums = promote(_sum_windows((diff * values * factor / scale).astype(x.dtype), size, within_channel))
     return ((diff * factor - (2 * alpha * beta) * values * ratio_sums).astype(x.dtype),)
 
 
-def _compute_scale(x: jax.Array, size: int, k: float, alpha: float, within_channel: bool) -> jax.Array:
+def _compute_scale(x: Array, size: int, k: float, alpha: float, within_channel: bool) -> Array:
     squares = jnp.square(promote(x)).astype(x.dtype)  # arrays of 16 bits are summed as such
     return k + alpha * promote(_sum_windows(squares, size, within_channel))
 
 
-def _sum_windows(x: jax.Array, size: int, within_channel: bool) -> jax.Array:
-    """Return the sum of the window centered at each cell."""
+def _sum_windows(x: Array, size: int, within_channel: bool) -> Array:
     halves = [
         half_width(size, n) if (axis > 1 if within_channel else axis == 1) else 0 for axis, n in enumerate(x.shape)
     ]
@@ -229,7 +188,7 @@ def _sum_windows(x: jax.Array, size: int, within_channel: bool) -> jax.Array:
     return jax.lax.reduce_window(x, np.zeros((), x.dtype), jax.lax.add, kernel, (1,) * x.ndim, padding)
 
 
-def _negative_power(scale: jax.Array, beta: float) -> jax.Array:
+def _negative_power(scale: Array, beta: float) -> Array:
     if beta == 0.75:  # the usual value: two roots are cheaper than a power
         root = jax.lax.rsqrt(scale)
         return root * jnp.sqrt(root)

@@ -7,35 +7,20 @@ plain implementation, because the implementation for CPUs may call functions tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 from jax.extend.core import ClosedJaxpr, Primitive, Var, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir, partial_eval
 
-Arrays = tuple[jax.Array, ...]
+Arrays = tuple[Array, ...]
 Function = Callable[..., Arrays]
-Indices = tuple[int, ...]
-
-
-class BatchRule(Protocol):
-    """A batching rule for `jax.vmap`, for an operation whose CPU implementation JAX cannot transform."""
-
-    def __call__(self, arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
-        """Return the results of a mapped call.
-
-        Args:
-            arrays: the arguments.
-            axes: the mapped axis of each argument; None for an argument that is not mapped.
-
-        Returns:
-            The results with the mapped axis first, or None to map the plain implementation.
-        """
-        ...
+BatchRule = Callable[[Function, Sequence[Array], Sequence[int | None]], Arrays | None]
 
 
 @dataclass(frozen=True)
@@ -52,6 +37,9 @@ class PlatformOp:
         partitioned: the implementation for a program that XLA partitions over several devices, or None to use `plain`.
         differentiable: whether JAX can transform `cpu`. If not, derivatives and mapped calls use `plain`.
         batch_rule: the batching rule for mapped calls if JAX cannot transform `cpu`, or None to map `plain`.
+            `batch_rule(operation, arrays, axes)` takes the operation, the arguments and the mapped axis of each, None
+            for an argument that is not mapped. It returns the results with the mapped axis first, or None to map
+            `plain`.
     """
 
     plain: Function
@@ -62,7 +50,7 @@ class PlatformOp:
     differentiable: bool = True
     batch_rule: BatchRule | None = None
 
-    def __call__(self, *arrays: jax.Array) -> Arrays:
+    def __call__(self, *arrays: Array) -> Arrays:
         """Call the operation with JAX's current default precision of matrix products, even if it is lowered later."""
         gpu, tpu, partitioned = map(_fix_precision, (self.gpu, self.tpu, self.partitioned))
         operation = replace(self, gpu=gpu, tpu=tpu, partitioned=partitioned)
@@ -89,20 +77,15 @@ class PlatformOp:
         return PlatformOp(run, transform(self.cpu), gpu, tpu, partitioned)
 
 
-@dataclass(frozen=True)
-class _FixedPrecision:
-    """A function that runs with a fixed default precision of matrix products."""
-
-    function: Function
-    precision: str | None
-
-    def __call__(self, *arrays: jax.Array) -> Arrays:
-        with jax.default_matmul_precision(self.precision):
-            return self.function(*arrays)
-
-
 def _fix_precision(function: Function | None) -> Function | None:
-    return function and _FixedPrecision(function, jax.config.values["jax_default_matmul_precision"])
+    precision = jax.config.values["jax_default_matmul_precision"]
+
+    def run(*arrays: Array) -> Arrays:
+        assert function is not None
+        with jax.default_matmul_precision(precision):
+            return function(*arrays)
+
+    return function and run
 
 
 _operation_p = Primitive("caffejax_operation")
@@ -128,8 +111,8 @@ def select_implementation(
     return operation.cpu if platform == "cpu" else jaxpr_as_fun(plain)
 
 
-def _evaluate(*arrays: jax.Array, operation: PlatformOp, plain: ClosedJaxpr) -> Sequence[jax.Array]:
-    devices = {d for a in arrays if isinstance(a, jax.Array) for d in a.devices()}
+def _evaluate(*arrays: Array, operation: PlatformOp, plain: ClosedJaxpr) -> Sequence[Array]:
+    devices = {d for a in arrays if isinstance(a, Array) for d in a.devices()}
     platforms = {"cuda" if d.platform == "gpu" else d.platform for d in devices}
     platform = platforms.pop() if len(platforms) == 1 else None
     return list(select_implementation(operation, plain, platform, single_device=len(devices) == 1)(*arrays))
@@ -161,33 +144,26 @@ def is_single_device(module: Any) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class _TangentFunction:
-    """The forward derivative (Jacobian-vector product) of a function.
+def _compute_tangents(function: Function, indices: Sequence[int], *arrays: Array) -> Arrays:
+    """Return the tangents of the floating-point results of a function.
 
-    A call takes the function's arguments, followed by the tangents of the arguments with the given indices. It
-    returns the tangents of the floating-point results.
+    `arrays` are the function's arguments, followed by the tangents of the arguments with the given indices.
     """
+    operands, tangents = list(arrays[: -len(indices)]), arrays[-len(indices) :]
 
-    function: Function
-    indices: Indices
+    def call_with_selected(*selected_arrays: Array) -> Arrays:
+        for i, array in zip(indices, selected_arrays, strict=True):
+            operands[i] = array
+        return function(*operands)
 
-    def __call__(self, *arrays: jax.Array) -> Arrays:
-        operands, tangents = list(arrays[: -len(self.indices)]), arrays[-len(self.indices) :]
-
-        def call_with_selected(*selected_arrays: jax.Array) -> Arrays:
-            for i, array in zip(self.indices, selected_arrays, strict=True):
-                operands[i] = array
-            return self.function(*operands)
-
-        tops, results = jax.jvp(call_with_selected, tuple(operands[i] for i in self.indices), tangents)
-        return tuple(t for top, t in zip(tops, results, strict=True) if has_tangent(top))
+    tops, results = jax.jvp(call_with_selected, tuple(operands[i] for i in indices), tangents)
+    return tuple(t for top, t in zip(tops, results, strict=True) if has_tangent(top))
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, operation: PlatformOp, plain: ClosedJaxpr) -> Any:
     tops = _operation_p.bind(*primals, operation=operation, plain=plain)
-    indices = tuple(i for i, t in enumerate(tangents) if type(t) is not ad.Zero)
-    tangent_function = operation.map_implementations(partial(_TangentFunction, indices=indices), plain)
+    indices = [i for i, t in enumerate(tangents) if type(t) is not ad.Zero]
+    tangent_function = operation.map_implementations(lambda f: partial(_compute_tangents, f, indices), plain)
     results = iter(tangent_function(*primals, *(tangents[i] for i in indices)))
     return tops, [next(results) if has_tangent(top) else ad.Zero(jax.typeof(top).to_tangent_aval()) for top in tops]
 
@@ -200,87 +176,51 @@ def has_tangent(x: Any) -> bool:
 ad.primitive_jvps[_operation_p] = _jvp
 
 
-@dataclass(frozen=True)
-class _TransposedFunction:
-    """The transpose of a function with respect to the arguments in which it is linear.
+def _compute_cotangents(
+    function: Function, linear_arguments: Mapping[int, Any], num_arguments: int, *arrays: Array
+) -> Arrays:
+    """Return the cotangents of the arguments in which a function is linear, whose abstract values are given by index.
 
-    A call takes the other arguments, followed by the cotangents of the results. It returns the cotangents of the linear
-    arguments.
-
-    Attributes:
-        function: the function.
-        linear_arguments: the index and abstract value of each linear argument.
-        num_residuals: the number of other arguments.
+    `arrays` are the other arguments, followed by the cotangents of the results.
     """
+    num_residuals = num_arguments - len(linear_arguments)
 
-    function: Function
-    linear_arguments: tuple[tuple[int, Any], ...]
-    num_residuals: int
+    def call_with_selected(*selected_arrays: Array) -> Arrays:
+        operands, residuals = dict(zip(linear_arguments, selected_arrays, strict=True)), iter(arrays)
+        return tuple(function(*(operands[i] if i in operands else next(residuals) for i in range(num_arguments))))
 
-    def __call__(self, *arrays: jax.Array) -> Arrays:
-        residuals, cotangents = arrays[: self.num_residuals], arrays[self.num_residuals :]
-
-        def call_with_selected(*selected_arrays: jax.Array) -> Arrays:
-            operands = dict(zip((i for i, _ in self.linear_arguments), selected_arrays, strict=True))
-            remaining_residuals = iter(residuals)
-            arguments = (
-                operands[i] if i in operands else next(remaining_residuals)
-                for i in range(len(selected_arrays) + len(residuals))
-            )
-            return tuple(self.function(*arguments))
-
-        results: Arrays = jax.linear_transpose(call_with_selected, *(t for _, t in self.linear_arguments))(cotangents)
-        return results
+    results: Arrays = jax.linear_transpose(call_with_selected, *linear_arguments.values())(arrays[num_residuals:])
+    return results
 
 
 def _transpose(cotangents: Sequence[Any], *arrays: Any, operation: PlatformOp, plain: ClosedJaxpr) -> Any:
-    linear_arguments = tuple((i, a.aval) for i, a in enumerate(arrays) if ad.is_undefined_primal(a))
-    residuals = [a for a in arrays if not ad.is_undefined_primal(a)]
+    linear_arguments = {i: a.aval for i, a in enumerate(arrays) if ad.is_undefined_primal(a)}
     transposed_function = operation.map_implementations(
-        partial(_TransposedFunction, linear_arguments=linear_arguments, num_residuals=len(residuals)), plain
+        lambda f: partial(_compute_cotangents, f, linear_arguments, len(arrays)), plain
     )
-    results = transposed_function(*residuals, *map(ad.instantiate_zeros, cotangents))
-    diffs = dict(zip((i for i, _ in linear_arguments), results, strict=True))
-    return [diffs.get(i) for i in range(len(arrays))]
+    residuals = [a for a in arrays if not ad.is_undefined_primal(a)]
+    results = iter(transposed_function(*residuals, *map(ad.instantiate_zeros, cotangents)))
+    return [next(results) if i in linear_arguments else None for i in range(len(arrays))]
 
 
 ad.primitive_transposes[_operation_p] = _transpose
 
 
-@dataclass(frozen=True)
-class _MappedFunction:
-    """A function under `jax.vmap`, mapped over `axes` of its arguments (None for an argument that is not mapped)."""
-
-    function: Function
-    axes: tuple[int | None, ...]
-
-    def __call__(self, *arrays: jax.Array) -> Arrays:
-        results: Arrays = jax.vmap(self.function, self.axes)(*arrays)
-        return results
-
-
-@dataclass(frozen=True)
-class _FunctionByRule:
-    """An operation under `jax.vmap`, by its batching rule. It consists of operations, so JAX can transform it again."""
-
-    batch_rule: BatchRule
-    mapped: Function
-    axes: tuple[int | None, ...]
-
-    def __call__(self, *arrays: jax.Array) -> Arrays:
-        results = self.batch_rule(arrays, self.axes)
-        return self.mapped(*arrays) if results is None else results
-
-
 def _batch(arrays: Sequence[Any], axes: Sequence[int | None], *, operation: PlatformOp, plain: ClosedJaxpr) -> Any:
-    transform = partial(_MappedFunction, axes=tuple(axes))
+    transform = partial(jax.vmap, in_axes=tuple(axes))
     mapped = operation.map_implementations(transform, plain)
+
+    def run_by_rule(*arrays: Array) -> Arrays:
+        assert operation.batch_rule is not None
+        results = operation.batch_rule(operation, arrays, axes)
+        return mapped(*arrays) if results is None else results
+
+    run = mapped
     if operation.batch_rule is not None:
         # XLA cannot partition the mapped axis if it is merged with another, so other platforms and programs keep it
-        cpu = _FunctionByRule(operation.batch_rule, mapped, tuple(axes))
         gpu, tpu = (f and transform(f) for f in (operation.gpu, operation.tpu))
-        mapped = PlatformOp(transform(jaxpr_as_fun(plain)), cpu, gpu, tpu)
-    results = mapped(*arrays)
+        run = PlatformOp(transform(jaxpr_as_fun(plain)), run_by_rule, gpu, tpu)
+    results = run(*arrays)
     return results, (0,) * len(results)
 
 
@@ -315,3 +255,42 @@ def _partially_evaluate(
 
 
 partial_eval.partial_eval_jaxpr_custom_rules[_operation_p] = _partially_evaluate
+
+
+def mapped_size(arrays: Sequence[Array], axes: Sequence[int | None]) -> int:
+    """Return the size of the mapped axis; `axes` has None for each array that is not mapped."""
+    return next(a.shape[axis] for a, axis in zip(arrays, axes, strict=True) if axis is not None)
+
+
+def move_to_front(x: Array, axis: int | None, size: int) -> Array:
+    """Move `axis` to the front; if it is None, broadcast `x` to (size, *x.shape)."""
+    return jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
+
+
+def merge_into_rows(x: Array) -> Array:
+    """Reshape (size, rows, ...) to (size * rows, ...)."""
+    return x.reshape(-1, *x.shape[2:])
+
+
+def split_from_rows(x: Array, size: int) -> Array:
+    """Reshape (size * rows, ...) to (size, rows, ...)."""
+    return x.reshape(size, -1, *x.shape[1:])
+
+
+def map_rows(
+    operation: Callable[..., Sequence[Array]], arrays: Sequence[Array], axes: Sequence[int | None]
+) -> tuple[Array, ...]:
+    """Merge the mapped axis of each array into the rows, apply an operation, and split the axis off again."""
+    size = mapped_size(arrays, axes)
+    rows = (merge_into_rows(move_to_front(a, axis, size)) for a, axis in zip(arrays, axes, strict=True))
+    return tuple(split_from_rows(result, size) for result in operation(*rows))
+
+
+def merge_into_channels(x: Array) -> Array:
+    """Transpose and reshape (size, batch, channels, ...) to (batch, size * channels, ...)."""
+    return jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:])
+
+
+def split_from_channels(x: Array, size: int) -> Array:
+    """Transpose and reshape (batch, size * channels, ...) to (size, batch, channels, ...)."""
+    return jnp.moveaxis(x.reshape(x.shape[0], size, -1, *x.shape[2:]), 1, 0)

@@ -17,18 +17,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
-from .batch_axis import map_rows
 from .custom_gradient import make_differentiable
 from .host_constant import host_constant
 from .implementations import cpu_form
 from .layout import leave_layout, materialise, to_channels_first, to_channels_last
-from .platform_dispatch import PlatformOp
+from .platform_dispatch import Arrays, Function, PlatformOp, map_rows
 from .window import Window
 
-Arrays = tuple[jax.Array, ...]
-SetLayout = Callable[[jax.Array], jax.Array]
+SetLayout = Callable[[Array], Array]
 
 
 def index_dtype(window: Window) -> Any:
@@ -36,16 +34,8 @@ def index_dtype(window: Window) -> Any:
     return jnp.int8 if math.prod(window.kernel) < 128 else jnp.int32
 
 
-def _compute_maxima_and_indices_by_slices(x: jax.Array, window: Window, set_layout: SetLayout = materialise) -> Arrays:
-    """Return the maximum of each window and the index of its cell in the window, both (batch, channels, *out).
-
-    The cells of a window are numbered in row-major order. A window that covers only padding has the index -1.
-
-    Args:
-        x: (batch, channels, height, width).
-        window: the window over height and width.
-        set_layout: a function that sets the memory layout of an array with the channels last.
-    """
+def _compute_maxima_and_indices_by_slices(x: Array, window: Window, set_layout: SetLayout = materialise) -> Arrays:
+    """Return the maxima and the indices of their cells, numbered in row-major order, or -1 for padding alone."""
     lowest = float(jnp.finfo(x.dtype).min)
     dtype = index_dtype(window)
     best, best_index = jnp.asarray(lowest, x.dtype), jnp.asarray(-1, dtype)
@@ -55,22 +45,13 @@ def _compute_maxima_and_indices_by_slices(x: jax.Array, window: Window, set_layo
 
 
 def _compute_maxima_diff_by_slices(
-    x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window, set_layout: SetLayout = materialise
+    x: Array, indices: Array, dy: Array, window: Window, set_layout: SetLayout = materialise
 ) -> Arrays:
-    """Return the diff of the input of maximum pooling.
-
-    Args:
-        x: the input; only its shape is used.
-        indices: the cell indices, from `_compute_maxima_and_indices_by_slices`.
-        dy: the diff of the output, (batch, channels, *out).
-        window: the window over height and width.
-        set_layout: a function that sets the memory layout of an array with the channels last.
-    """
     dx = gather_diffs(window, x.shape[2:], set_layout(to_channels_last(dy)), set_layout(to_channels_last(indices)))
     return (to_channels_first(set_layout(dx)),)  # otherwise each operation that reads it would recompute the sums
 
 
-def gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, indices: jax.Array | None = None) -> jax.Array:
+def gather_diffs(window: Window, size: tuple[int, ...], dy: Array, indices: Array | None = None) -> Array:
     """Return, for each input cell, the sum of `dy` over the windows that contain the cell.
 
     The input is split into blocks of the size of the stride. All cells of a block are in the same few windows: the
@@ -113,30 +94,29 @@ def gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, indices: 
     return dx[:, top : top + size[0], left : left + size[1]]
 
 
-def pad_window(x: jax.Array, window: Window, value: float) -> jax.Array:
+def pad_window(x: Array, window: Window, value: float) -> Array:
     """Pad (batch, height, width, channels) with a value, as the window pads."""
     widths = [(0, 0, 0), *((low, high, 0) for low, high in window.padding), (0, 0, 0)]
     return lax.pad(x, jnp.asarray(value, x.dtype), widths)
 
 
-def cells_along(x: jax.Array, window: Window, axis: int) -> Iterator[jax.Array]:
-    """Yield, for each kernel position along `axis`, the cell of the padded `x` at this position in every window."""
-    kernel, stride = window.kernel[axis - 1], window.stride[axis - 1]
+def cells_along(x: Array, window: Window, axis: int, first_axis: int = 1) -> Iterator[Array]:
+    """Yield, for each kernel position along `axis`, the cell of the padded `x` at this position in every window.
+
+    The plane is `first_axis`, height, and the next axis, width.
+    """
+    kernel, stride = window.kernel[axis - first_axis], window.stride[axis - first_axis]
     num_windows = (x.shape[axis] - kernel) // stride + 1
     for i in range(kernel):
         yield lax.slice_in_dim(x, i, i + (num_windows - 1) * stride + 1, stride, axis)
 
 
-def _all_cells(x: jax.Array, window: Window) -> Iterator[jax.Array]:
-    """Yield, for each kernel position in row-major order, the cell at this position in every window.
-
-    Each array is (batch, *out, channels).
-    """
+def _all_cells(x: Array, window: Window) -> Iterator[Array]:
     for row in cells_along(x, window, 1):
         yield from cells_along(row, window, 2)
 
 
-def max_pool(x: jax.Array, window: Window) -> jax.Array:
+def max_pool(x: Array, window: Window) -> Array:
     """Return the maximum of each window, from (batch, channels, height, width) to (batch, channels, *out).
 
     The maximum of a window that covers only padding is the lowest finite number, -FLT_MAX for float32. NaN is never a
@@ -146,62 +126,54 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
         partial(_compute_maxima, window=window), cpu_form("window_maxima", _compute_maxima, window=window)
     )
 
-    def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
-        y, indices = _pooling_operation(window)(x)
+    def make_operation(name: str, plain: Function, by_slices: Function) -> PlatformOp:
+        return PlatformOp(
+            partial(plain, window=window),
+            cpu_form(name, by_slices, window=window),
+            gpu=partial(by_slices, window=window, set_layout=leave_layout),
+            differentiable=False,
+            batch_rule=map_rows,
+        )
+
+    def forward(x: Array) -> tuple[Array, Arrays]:
+        operation = make_operation("max_pool", _compute_maxima_and_indices, _compute_maxima_and_indices_by_slices)
+        y, indices = operation(x)
         return y, (x, indices)
 
-    def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
-        return _diff_operation(window)(*residuals, dy)
+    def backward(residuals: Arrays, dy: Array, needed: Sequence[bool]) -> Arrays:
+        operation = make_operation("max_pool_diff", _compute_maxima_diff, _compute_maxima_diff_by_slices)
+        return operation(*residuals, dy)
 
-    y: jax.Array = make_differentiable(forward, backward, primal=lambda x: maxima_operation(x)[0])(x)
+    y: Array = make_differentiable(forward, backward, primal=lambda x: maxima_operation(x)[0])(x)
     return y
 
 
-def _pooling_operation(window: Window) -> PlatformOp:
-    return PlatformOp(
-        partial(_compute_maxima_and_indices, window=window),
-        cpu_form("max_pool", _compute_maxima_and_indices_by_slices, window=window),
-        gpu=partial(_compute_maxima_and_indices_by_slices, window=window, set_layout=leave_layout),
-        differentiable=False,
-        batch_rule=partial(map_rows, partial(_pooling_operation, window)),
-    )
-
-
-def _diff_operation(window: Window) -> PlatformOp:
-    """Return the operation that maps `(x, indices, dy)` to the diff of `x`."""
-    return PlatformOp(
-        partial(_compute_maxima_diff, window=window),
-        cpu_form("max_pool_diff", _compute_maxima_diff_by_slices, window=window),
-        gpu=partial(_compute_maxima_diff_by_slices, window=window, set_layout=leave_layout),
-        differentiable=False,
-        batch_rule=partial(map_rows, partial(_diff_operation, window)),
-    )
-
-
-def _compute_maxima(x: jax.Array, window: Window) -> Arrays:
+def _compute_maxima(x: Array, window: Window) -> Arrays:
     # from -inf, the identity of max: from any other number, JAX has no gradient of the reduction
     maxima = _reduce_windows(lax.max, -np.inf, _hide_nan(x), window)
     return (jnp.maximum(maxima, jnp.finfo(x.dtype).min),)
 
 
-def _compute_maxima_and_indices(x: jax.Array, window: Window) -> Arrays:
-    """Return the maxima, and zeros as their indices, because XLA's gradient does not read the indices."""
+def _compute_maxima_and_indices(x: Array, window: Window) -> Arrays:
+    """Return the maxima, and -1 as the index of those that no number exceeds, else 0: XLA's gradient finds the cell."""
     (maxima,) = _compute_maxima(x, window)
-    return maxima, jnp.zeros(maxima.shape, index_dtype(window))
+    has_cell = maxima > jnp.finfo(x.dtype).min
+    return maxima, has_cell.astype(index_dtype(window)) - 1
 
 
-def _compute_maxima_diff(x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window) -> Arrays:
-    _, pullback = jax.vjp(lambda x: _reduce_windows(lax.max, -np.inf, _hide_nan(x), window), x)
-    diffs: Arrays = pullback(dy)
+def _compute_maxima_diff(x: Array, indices: Array, dy: Array, window: Window) -> Arrays:
+    # masked here, where the array is small, and not by the gradient of `_hide_nan`, which would need a mask of `x`
+    _, pullback = jax.vjp(partial(_reduce_windows, lax.max, -np.inf, window=window), _hide_nan(x))
+    diffs: Arrays = pullback(jnp.where(indices < 0, 0, dy))
     return diffs
 
 
-def _hide_nan(x: jax.Array) -> jax.Array:
+def _hide_nan(x: Array) -> Array:
     """Return `x` with -inf for NaN, which Caffe never takes as a maximum, because it compares with `>`."""
     return jnp.where(jnp.isnan(x), -jnp.inf, x)
 
 
-def average_pool(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> jax.Array:
+def average_pool(x: Array, window: Window, areas: Callable[[], np.ndarray]) -> Array:
     """Return the mean of each window, from (batch, channels, height, width) to (batch, channels, *out).
 
     Args:
@@ -215,30 +187,28 @@ def average_pool(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) 
         partial(_compute_means_diff, **options), cpu_form("window_means_diff", _compute_means_diff, **options)
     )
 
-    def forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def forward(x: Array) -> tuple[Array, Array]:
         return run(x)[0], x
 
-    def backward(x: jax.Array, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
+    def backward(x: Array, dy: Array, needed: Sequence[bool]) -> Arrays:
         return diff(x, dy)
 
-    y: jax.Array = make_differentiable(forward, backward)(x)
+    y: Array = make_differentiable(forward, backward)(x)
     return y
 
 
-def _compute_means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
+def _compute_means(x: Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
     total = _reduce_windows(lax.add, 0, x, window)
     return (total / host_constant(areas, total.shape[2:], x.dtype),)
 
 
-def _compute_means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
+def _compute_means_diff(x: Array, dy: Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
     _, pullback = jax.vjp(partial(_compute_means, window=window, areas=areas), x)
     diffs: Arrays = pullback((dy,))
     return diffs
 
 
-def _reduce_windows(reduce: Callable[..., Any], start: float, x: jax.Array, window: Window) -> jax.Array:
+def _reduce_windows(reduce: Callable[..., Any], start: float, x: Array, window: Window) -> Array:
     kernel, stride = (1, 1, *window.kernel), (1, 1, *window.stride)
-    y: jax.Array = lax.reduce_window(
-        x, np.array(start, x.dtype), reduce, kernel, stride, ((0, 0), (0, 0), *window.padding)
-    )
+    y: Array = lax.reduce_window(x, np.array(start, x.dtype), reduce, kernel, stride, ((0, 0), (0, 0), *window.padding))
     return y

@@ -16,7 +16,7 @@ import gc
 import itertools
 import threading
 import weakref
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Any
 
 import jax
@@ -89,14 +89,6 @@ class ProgramCache:
                 _drop_programs(is_traced)
             return entry
 
-    def _list_droppable(self) -> Iterator[tuple[int, Hashable, ProgramCache]]:
-        """Yield the time of the last use, the key and the cache of all programs but the most recent ones."""
-        uses = sorted(((entry.last_used, key) for key, entry in self._entries.items()), key=lambda use: use[0])
-        yield from ((last_used, key, self) for last_used, key in uses[:-MIN_PROGRAMS])
-
-    def _drop(self, key: Hashable) -> int:
-        return self._entries.pop(key).num_bytes
-
 
 _caches: weakref.WeakSet[ProgramCache] = weakref.WeakSet()
 
@@ -111,11 +103,15 @@ def _drop_programs(is_traced: bool) -> None:
     num_bytes = count_bytes()
     if num_bytes <= LIMIT_BYTES:
         return
-    droppable = sorted((use for cache in list(_caches) for use in cache._list_droppable()), key=lambda use: use[0])
+    droppable: list[tuple[int, Hashable, ProgramCache]] = []
+    for cache in list(_caches):
+        entries = sorted(cache._entries.items(), key=lambda item: item[1].last_used)
+        droppable += [(entry.last_used, key, cache) for key, entry in entries[:-MIN_PROGRAMS]]
+    droppable.sort(key=lambda use: use[0])
     for _, key, cache in droppable:
         if num_bytes <= LIMIT_BYTES * 7 // 8:
             break
-        num_bytes -= cache._drop(key)
+        num_bytes -= cache._entries.pop(key).num_bytes
     if droppable and not is_traced:
         _forget_nested_traces()
 
@@ -125,7 +121,8 @@ def _forget_nested_traces() -> None:
 
     JAX keeps one for each shape without a limit. Functions of users, and the programs in caches, are not concerned.
     """
-    for value in gc.get_objects():
+    # not gc.get_objects(): a tuple that another thread is building must not be in a list at the same time
+    for value in gc.get_referrers(_JitFunction):
         if type(value) is _JitFunction and not hasattr(value, "__caffejax_program__"):
             package = str(getattr(value, "__module__", "")).partition(".")[0]
             if package in ("jax", "caffejax"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+from jax import Array
 
 
 def varying_axes(aval: Any) -> frozenset[str]:
@@ -13,13 +14,13 @@ def varying_axes(aval: Any) -> frozenset[str]:
     return axes
 
 
-def vary(x: jax.Array, axes: frozenset[str]) -> jax.Array:
+def vary(x: Array, axes: frozenset[str]) -> Array:
     """Return `x` with a type that varies along the mesh axes `axes`. The transpose sums over these axes."""
     missing_axes = tuple(axes - varying_axes(jax.typeof(x)))
     return jax.lax.pcast(x, missing_axes, to="varying") if missing_axes else x
 
 
-def vary_as(x: jax.Array, *arrays: jax.Array) -> jax.Array:
+def vary_as(x: Array, *arrays: Array) -> Array:
     """Return `x` with a type that varies along all mesh axes along which any of `arrays` varies.
 
     This is for the initial value of a loop, which must have the same type as the loop's result.

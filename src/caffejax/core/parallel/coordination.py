@@ -7,6 +7,7 @@ wait can be interrupted.
 from __future__ import annotations
 
 import atexit
+import functools
 import itertools
 import json
 import os
@@ -21,7 +22,8 @@ from typing import Any, NoReturn
 
 import jax
 
-from ...base.errors import CaffejaxError
+from ...base.errors import CaffejaxError, raise_if_any
+from ..ops.jax_private import find_private
 
 WAIT_LIMIT = 600  # seconds that a process waits for another that is alive
 _POLL_SECONDS = 0.5  # seconds after which a wait lets signal handlers run
@@ -39,12 +41,17 @@ _ending = threading.Event()
 
 def _get_client() -> Any:
     """Return the client of JAX's coordination service, whose store is not in JAX's public interface."""
-    from jax._src import distributed
-
-    if distributed.global_state.client is None:
+    if not jax.distributed.is_initialized():
         message = "several processes train, but are not connected; call caffejax.initialize_distributed first"
         raise CaffejaxError(message)
-    return distributed.global_state.client
+    return find_private("store of texts") or _make_store()
+
+
+@functools.cache
+def _make_store() -> Any:
+    from .text_store import TextStore  # which imports servers and clients that are hardly ever needed
+
+    return TextStore()
 
 
 def exchange(purpose: str, text: str = "") -> list[str]:
@@ -136,8 +143,7 @@ def check_equal(purpose: str, parts: Mapping[str, tuple[str, str]]) -> None:
         if len(set(by_process)) > 1:
             _, remedy = parts.get(name, ("", "start all processes with the same settings"))
             problems.append(f"the processes differ in {name}: {format_by_process(by_process)}; {remedy}")
-    if problems:
-        raise CaffejaxError(problems)
+    raise_if_any(CaffejaxError, problems)
 
 
 def _abbreviate(value: str) -> str:
@@ -172,11 +178,7 @@ def note(name: str, text: str) -> None:
 
 
 def _find_differing_note(is_complete: bool) -> str | None:
-    """Return a message if a note differs from process 0's.
-
-    Args:
-        is_complete: whether process 0 has come as far as this process, so that a note that it lacks differs too.
-    """
+    """Return a message if a note differs from process 0's, or if process 0 lacks it and `is_complete` is set."""
     with _notes_lock:
         for number, (name, text) in sorted(_notes.items()):
             found = _get_client().key_value_dir_get(f"caffejax/notes/{number}/")
@@ -265,7 +267,11 @@ def _tell_end(reason: str) -> None:
 
 
 def watch_processes() -> None:
-    """From now on, end this process once another has ended with an error, and all if it does not catch an exception."""
+    """From now on, end this process once another has ended with an error, and all if it does not catch an exception.
+
+    All processes must call it together.
+    """
+    _get_client()  # not first in the thread, because all must make their store together
     stopped = threading.Event()
     thread = threading.Thread(target=_watch, args=(stopped,), daemon=True, name="caffejax-watch")
     previous_hook = sys.excepthook

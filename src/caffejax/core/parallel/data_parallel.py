@@ -51,12 +51,11 @@ def data_parallel(passes: Passes, mesh: Mesh, *, sum_in_bfloat16: bool = False) 
         }
         varying_outputs = {name: x for name, x in outputs.items() if name not in replicated_outputs}
         state, varying_outputs = jax.tree.map(lambda x: x[None], (_vary(state), varying_outputs))
-        return (
-            jax.lax.psum(_to_bfloat16(grads) if sum_in_bfloat16 else grads, DATA),
-            state,
-            loss,
-            (varying_outputs, replicated_outputs),
-        )
+        if sum_in_bfloat16:
+            grads = jax.tree.map(
+                lambda x: x.astype(jnp.bfloat16) if x.ndim > 1 and x.dtype == jnp.float32 else x, grads
+            )
+        return jax.lax.psum(grads, DATA), state, loss, (varying_outputs, replicated_outputs)
 
     return jax.shard_map(
         run_local_passes,
@@ -65,10 +64,6 @@ def data_parallel(passes: Passes, mesh: Mesh, *, sum_in_bfloat16: bool = False) 
         out_specs=(_REPLICATED_SPEC, _FIRST_AXIS_SPEC, _REPLICATED_SPEC, (_FIRST_AXIS_SPEC, _REPLICATED_SPEC)),
         axis_names={DATA},
     )
-
-
-def _to_bfloat16(grads: Any) -> Any:
-    return jax.tree.map(lambda x: x.astype(jnp.bfloat16) if x.ndim > 1 and x.dtype == jnp.float32 else x, grads)
 
 
 def _vary(tree: Any) -> Any:

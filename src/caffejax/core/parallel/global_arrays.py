@@ -9,10 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.layout import Format
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ...base.errors import DataError
-from .mesh import DATA, ShardingOrFormat, convert_layout, get_sharding, is_first, local_shard
+from .mesh import DATA, ShardingOrFormat, is_first, local_shard
 
 
 def replicated_sharding(mesh: Mesh) -> NamedSharding:
@@ -35,9 +36,13 @@ def put_global(tree: Any, shardings: Any) -> Any:
 def reshard(tree: Any, shardings: Any) -> Any:
     """Place arrays like `put_global`. Arrays that already have the requested sharding and layout are not copied."""
 
-    def reshard_array(array: Any, target: ShardingOrFormat) -> jax.Array:
-        is_placed = isinstance(array, jax.Array) and array.sharding.is_equivalent_to(get_sharding(target), array.ndim)
-        return convert_layout(array, target) if is_placed else _place_array(array, target)
+    def reshard_array(array: Any, target: Any) -> Any:
+        sharding: Any = target.sharding if isinstance(target, Format) else target
+        is_placed = isinstance(array, jax.Array) and array.sharding.is_equivalent_to(sharding, array.ndim)
+        if not is_placed:
+            return _place_array(array, target)
+        is_in_layout = target is sharding or array.format.layout == target.layout
+        return array if is_in_layout else jax.device_put(array, target)
 
     return jax.tree.map(reshard_array, tree, shardings)
 
@@ -73,9 +78,8 @@ def all_gather(tree: Any) -> Any:
     leaves, structure = jax.tree.flatten(tree)
     sharded_indices = [i for i, x in enumerate(leaves) if _is_sharded(x)]
     if sharded_indices:
-        gathered_arrays = _jit_all_gather(leaves[sharded_indices[0]].sharding.mesh)(
-            [leaves[i] for i in sharded_indices]
-        )
+        sharded_arrays = [leaves[i] for i in sharded_indices]
+        gathered_arrays = _jit_all_gather(sharded_arrays[0].sharding.mesh)(sharded_arrays)
         for i, x in zip(sharded_indices, wait_on_cpu(gathered_arrays), strict=True):
             leaves[i] = x
     return structure.unflatten(leaves)
@@ -123,11 +127,6 @@ def _jit_first_replica(mesh: Mesh) -> Callable[[Any], Any]:
     return jax.jit(lambda tree: jax.tree.map(lambda x: x[0], tree), out_shardings=replicated_sharding(mesh))
 
 
-def to_first_device(tree: Any) -> Any:
-    """Return replicated arrays as arrays on this process's first device, without a copy."""
-    return jax.tree.map(lambda x: x.addressable_data(0) if isinstance(x, jax.Array) else x, tree)
-
-
 def check_shapes(batch: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Raise `DataError` if the shapes of a batch differ from `shapes`, the shapes of the net's inputs by blob name."""
     for name, array in batch.items():
@@ -160,5 +159,4 @@ def join_batches(mesh: Mesh, batches: Sequence[Mapping[str, np.ndarray]], axis: 
         shape = (*arrays[0].shape[:axis], shard.total, *arrays[0].shape[axis:])
         return jax.make_array_from_callback(shape, sharding, get_row_batch, dtype=arrays[0].dtype)
 
-    global_arrays: dict[str, jax.Array] = jax.tree.map(join, *map(dict, batches))
-    return global_arrays
+    return jax.tree.map(join, *map(dict, batches))

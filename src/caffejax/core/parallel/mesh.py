@@ -126,18 +126,3 @@ def tpu_conv_layout(x: Any, sharding: Sharding) -> ShardingOrFormat:
         return sharding
     minor_axes = (0, 1) if outputs % _LANES and not inputs % _LANES else (1, 0)
     return Format(Layout((*range(2, 2 + len(kernel)), *minor_axes), _TILES[platform]), sharding)
-
-
-def get_sharding(target: ShardingOrFormat) -> Sharding:
-    """Return the sharding of `target`, which is a sharding or a sharding with a layout."""
-    if isinstance(target, Sharding):
-        return target
-    assert target.sharding is not None
-    return target.sharding
-
-
-def convert_layout(array: Any, target: ShardingOrFormat) -> jax.Array:
-    """Return an array in the layout of `target`. The array must already have the sharding of `target`."""
-    is_in_layout = isinstance(target, Sharding) or array.format.layout == target.layout
-    result: jax.Array = array if is_in_layout else jax.device_put(array, target)
-    return result

@@ -72,7 +72,6 @@ def initialize_distributed(
 
 
 def _check_device_counts() -> None:
-    """Raise `CaffejaxError` if the processes have different numbers of devices."""
     counts = Counter(device.process_index for device in jax.devices())
     if len(set(counts.values())) > 1:
         listed = format_by_process([str(counts[i]) for i in range(jax.process_count())])
@@ -83,10 +82,7 @@ def _check_device_counts() -> None:
 
 
 def _check_address(address: str, *, must_be_free: bool) -> None:
-    """Raise `CaffejaxError` if the coordinator's address is not valid or, if `must_be_free`, its port is in use.
-
-    JAX itself raises no exception in these cases.
-    """
+    """Check the coordinator's address, and that its port is free. JAX itself raises no exception in these cases."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and 0 < int(port) < 2**16):
         raise CaffejaxError(f"'{address}' is not of the form host:port, with a port from 1 to {2**16 - 1}")

@@ -7,6 +7,7 @@ backward passes start from any diffs and stop at any layer, and the tools in `de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -74,7 +75,7 @@ def run_with_pullback(
             result = compute(part, inputs, earlier_blobs, None)
         else:
             result = PassOutputs({top: host_tops[top] for top in layer.tops}, dict(inputs.state), jnp.zeros(()))
-        return result, _make_host_pullback(layer, inputs, earlier_blobs, result.values, start_diffs)
+        return result, partial(_pull_back_on_host, layer, inputs, earlier_blobs, result.values, start_diffs)
     slots, names = find_differentiated_params(layer), find_differentiated_bottoms(layer)
 
     def forward(params: Mapping[str, Any], bottoms: Values) -> Any:
@@ -110,41 +111,37 @@ def run_backward(
         yield layer, diffs
 
 
-def accumulates_diffs(layer: Layer) -> bool:
-    """Return whether the backward pass of a layer changes the diffs of its blobs itself, as users' Python layers do."""
+def is_users_host_layer(layer: Layer) -> bool:
+    """Return whether a layer is a user's Python layer on the host, whose backward changes its blobs' diffs itself."""
     return layer.type.on_host and layer.type.instance is not None
 
 
-def _make_host_pullback(
+def _pull_back_on_host(
     layer: Layer,
     inputs: PassInputs,
     earlier_blobs: Values,
     values: Values,
     start_diffs: Mapping[Slot, jax.Array],
-) -> Pullback:
-    def to_numpy(arrays: Sequence[Any]) -> list[np.ndarray]:
-        return [np.asarray(a) for a in arrays]
-
-    def pullback(top_diffs: Sequence[Any]) -> Diffs:
-        blobs, bottoms = prepare_layer_inputs(layer, inputs.params, inputs.state, earlier_blobs)
-        tops = [values[top] for top in layer.tops]
-        cotangents = list(map(_match_top, top_diffs, tops, layer.loss_weights))
-        context = layer.context.replace(
-            fold_in_args=layer.make_fold_in_args(inputs.key),
-            propagate_down=layer.bottom_need_backward,
-            blob_diffs=tuple(np.asarray(start_diffs[p.owner]) for p in layer.params) if start_diffs else None,
-        )
-        with layer.locate_errors():
-            blob_diffs, bottom_diffs = backward(context, *map(to_numpy, (blobs, bottoms, tops, cotangents)))
-        names = set(find_differentiated_bottoms(layer))
-        slots = set(start_diffs or find_differentiated_params(layer))
-        params = zip((p.owner for p in layer.params), blob_diffs, strict=True)
-        return Diffs(
-            {name: jnp.asarray(d) for name, d in zip(layer.bottoms, bottom_diffs, strict=True) if name in names},
-            {slot: jnp.asarray(d) for slot, d in params if slot in slots},
-        )
-
-    return pullback
+    top_diffs: Sequence[Any],
+) -> Diffs:
+    blobs, bottoms = prepare_layer_inputs(layer, inputs.params, inputs.state, earlier_blobs)
+    tops = [values[top] for top in layer.tops]
+    cotangents = list(map(_match_top, top_diffs, tops, layer.loss_weights))
+    context = layer.context.replace(
+        fold_in_args=layer.make_fold_in_args(inputs.key),
+        propagate_down=layer.bottom_need_backward,
+        blob_diffs=tuple(np.asarray(start_diffs[p.owner]) for p in layer.params) if start_diffs else None,
+    )
+    with layer.locate_errors():
+        arrays = jax.tree.map(np.asarray, (blobs, bottoms, tops, cotangents))
+        blob_diffs, bottom_diffs = backward(context, *arrays)
+    names = set(find_differentiated_bottoms(layer))
+    slots = set(start_diffs or find_differentiated_params(layer))
+    params = zip((p.owner for p in layer.params), blob_diffs, strict=True)
+    return Diffs(
+        {name: jnp.asarray(d) for name, d in zip(layer.bottoms, bottom_diffs, strict=True) if name in names},
+        {slot: jnp.asarray(d) for slot, d in params if slot in slots},
+    )
 
 
 def _match_top(diff: Any, top: jax.Array, loss_weight: float) -> jax.Array:

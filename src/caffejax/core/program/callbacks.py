@@ -8,7 +8,6 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ..graph import Graph, Layer
-from ..layers import HostFunction
 from ..layers.host_call import HostCalls
 from ..layers.row_padding import RowsOrigin, rows_axis
 from .schedule import LayerSchedule, find_top_rows, fuse, make_part
@@ -21,8 +20,19 @@ def schedule_for_tracing(graph: Graph) -> LayerSchedule:
 
     Log which layers are left out, and which may not run exactly once a pass.
     """
-    _warn_of_callbacks(graph)
-    return _make_schedule(graph, (layer for layer in graph.layers if layer not in find_writers(graph)), None)
+    writers = find_writers(graph)
+    if writers:
+        names = ", ".join(f"'{layer.name}'" for layer in writers)
+        log.warning("these layers only write, and are left out where JAX traces the net: %s", names)
+    user_layers = [x for x in graph.layers if x.type.on_host and x.type.instance is not None and x.tops]
+    if unmarked := [x.name for x in user_layers if not getattr(x.type.instance, "stateless", False)]:
+        names = ", ".join(f"'{name}'" for name in unmarked)
+        log.warning(
+            "where JAX traces the net, these Python layers may not run exactly once a pass: %s. If what they "
+            "compute depends on their arguments alone, set stateless = True in their classes",
+            names,
+        )
+    return _make_schedule(graph, (layer for layer in graph.layers if layer not in writers), None)
 
 
 def schedule_in_order(graph: Graph) -> LayerSchedule | None:
@@ -45,11 +55,7 @@ def find_layers_outside_programs(graph: Graph) -> list[Layer]:
 
     They may give their tops other shapes in each pass, whose largest are unknown.
     """
-    return [
-        layer
-        for layer in graph.layers
-        if isinstance(function := layer.type.implementation, HostFunction) and function.may_reshape
-    ]
+    return [layer for layer in graph.layers if getattr(layer.type.implementation, "may_reshape", False)]
 
 
 def find_layers_without_padding(
@@ -85,18 +91,3 @@ def find_layers_without_padding(
 def find_writers(graph: Graph) -> tuple[Layer, ...]:
     """Return the host layers without tops. They have an effect, such as a file that they write, but no result."""
     return tuple(layer for layer in graph.layers if layer.type.on_host and not layer.tops)
-
-
-def _warn_of_callbacks(graph: Graph) -> None:
-    writers = find_writers(graph)
-    if writers:
-        names = ", ".join(f"'{layer.name}'" for layer in writers)
-        log.warning("these layers only write, and are left out where JAX traces the net: %s", names)
-    user_layers = [x for x in graph.layers if x.type.on_host and x.type.instance is not None and x.tops]
-    if unmarked := [x.name for x in user_layers if not getattr(x.type.instance, "stateless", False)]:
-        names = ", ".join(f"'{name}'" for name in unmarked)
-        log.warning(
-            "where JAX traces the net, these Python layers may not run exactly once a pass: %s. If what they "
-            "compute depends on their arguments alone, set stateless = True in their classes",
-            names,
-        )

@@ -40,34 +40,27 @@ class Frozen(Protocol):
             CaffejaxError: if an input is missing, unknown, or of an unsupported shape. The message names each such
                 input.
         """
-        ...
 
     @property
     def variables(self) -> Variables:
         """The parameters and state."""
-        ...
 
     @property
     def input_names(self) -> tuple[str, ...]:
         """The names of the inputs."""
-        ...
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """The names of the outputs."""
-        ...
 
     def with_batch(self, batch: int, axis: int = 0) -> Frozen:
         """Return a net with the same weights for a different batch size, the length of `axis` of each input."""
-        ...
 
     def may_draw(self, inputs: Mapping[str, Any]) -> bool:
         """Return whether a call with inputs of these shapes may draw random numbers, so that it needs a key."""
-        ...
 
     def strip_padding(self, blobs: Blobs) -> Blobs:
         """Return blobs without their padding rows; see `Net.strip_padding`."""
-        ...
 
 
 class JittedNet:
@@ -76,41 +69,31 @@ class JittedNet:
     Args:
         net: the net, in the form for inference.
         variables: its parameters and state.
+
+    Attributes:
+        variables, input_names, outputs: see `Frozen`.
     """
 
     def __init__(self, net: Net, variables: Variables) -> None:
-        self._net, self._variables = net, variables
+        self._net, self.variables = net, variables
+        self.input_names: tuple[str, ...] = net.input_names
+        self.outputs: tuple[str, ...] = net.outputs
         self._run = net.jit(self._apply)
 
     def _apply(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Blobs:
-        return self._net.apply(*self._variables, inputs, key=key)[0]
+        return self._net.apply(*self.variables, inputs, key=key)[0]
 
     def __reduce__(self) -> Any:
-        return type(self), (self._net, self._variables)
+        return type(self), (self._net, self.variables)
 
     def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Blobs:
         """See `Frozen`."""
         check_inputs(self._net.graph, self.input_names, inputs)
         return self._run({name: inputs[name] for name in self.input_names}, key)
 
-    @property
-    def variables(self) -> Variables:
-        """See `Frozen`."""
-        return self._variables
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """See `Frozen`."""
-        return self._net.input_names
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """See `Frozen`."""
-        return self._net.outputs
-
     def with_batch(self, batch: int, axis: int = 0) -> JittedNet:
         """See `Frozen`."""
-        return JittedNet(self._net.with_batch(batch, axis), self._variables)
+        return JittedNet(self._net.with_batch(batch, axis), self.variables)
 
     def may_draw(self, inputs: Mapping[str, Any]) -> bool:
         """See `Frozen`."""
@@ -163,11 +146,9 @@ class FrozenPasses(Protocol):
 
     def __call__(self, inputs: Mapping[str, Any], key: Any) -> Blobs:
         """Return the blobs of one pass by name, from the batch of the net's inputs and the random key of the pass."""
-        ...
 
     def loss(self, blobs: Blobs) -> Any:
         """Return the sum of the weighted losses of a pass whose blobs include `output_and_loss_names`, as float32."""
-        ...
 
 
 def freeze_passes(graph: Graph, config: NetConfig, variables: Variables, blobs: Iterable[str]) -> FrozenPasses | None:

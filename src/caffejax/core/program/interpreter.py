@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from ..graph import Layer
 from ..layers import HostFunction, cross_replica
 from ..layers.blob_checks import check_dtypes, checked
 from ..layers.context import Context, Epilogue
-from ..layers.dispatch import cached_call, cached_fused_call, call_on_host, infer_results_on_host
+from ..layers.dispatch import cached_call, call_on_host, infer_results_on_host
 from ..layers.dtype_policy import cast_inputs, matmul_precision
 from ..layers.host_call import callbacks_may_run_programs
 from ..layers.row_padding import PaddedRows, RowsOrigin, count_marked_rows, rows_axis, strip_padding, without_count
@@ -68,14 +68,8 @@ class PassOutputs(NamedTuple):
     loss: Any
 
 
-class ComputePart(Protocol):
-    """A function that computes one part of a schedule, from the inputs of the pass and earlier blobs."""
-
-    def __call__(
-        self, part: Part, inputs: PassInputs, earlier_blobs: Values, needed: frozenset[str] | None, /
-    ) -> PassOutputs:
-        """Return the part's blobs (the blobs in `needed`, or all if `needed` is None), its state and its losses."""
-        ...
+ComputePart = Callable[[Part, PassInputs, Values, frozenset[str] | None], PassOutputs]
+"""A function that computes a part from the inputs of the pass and earlier blobs: the blobs that are named, or all."""
 
 
 def compute_part(
@@ -104,7 +98,7 @@ def compute_part(
                 blobs = [inputs.blobs[top] for top in layer.tops]
                 tops = layer.transform_on_device([without_count(blob) for blob in blobs])
                 rows = [(blob.num_rows, blob.origin) if isinstance(blob, PaddedRows) else None for blob in blobs]
-            elif _depends_on_all_rows(layer, values):
+            elif _find_top_rows(layer, values) is None:
                 tops, new_state, _, rows = _call_on_host(layer, inputs, state, values, (), replace(part, calls=None))
             else:
                 tops, new_state, rows = _compute_tops(step, inputs, state, values)
@@ -174,7 +168,7 @@ def iterate_parts(
     """
     values, state, total = dict(earlier_blobs), dict(inputs.state), jnp.zeros(())
     for i, part in enumerate(schedule.parts):
-        needed = None if output_names is None else schedule.blobs_needed_after(i).union(output_names)
+        needed = None if output_names is None else schedule.blobs_needed_after[i].union(output_names)
         reads = {name: values[name] for name in part.reads if name in values}
         outputs = compute(part, select_inputs(inputs._replace(state=state), part), reads, needed)
         values |= outputs.values
@@ -204,7 +198,7 @@ def _compute_tops(
     rows: Rows = [None] * len(layer.tops)
     num_rows = None
     if padded:
-        num_rows, origins = next(iter(padded.values())).num_rows, find_top_rows(layer, _find_origins(layer, values))
+        num_rows, origins = next(iter(padded.values())).num_rows, _find_top_rows(layer, values)
         rows = [None if origin is None else (num_rows, origin) for origin in origins or ()]
         values = {name: without_count(values[name]) for name in layer.bottoms}
         if layer.counts_rows:
@@ -213,30 +207,21 @@ def _compute_tops(
             num_rows = None
     params, bottoms = prepare_layer_inputs(layer, inputs.params, state, values)
     context = cross_replica.with_mesh_axis(layer.context, bottoms)
-    if fused:
-        epilogues = [
-            Epilogue(fused_layer.context, _get_params(fused_layer, inputs.params, state)) for fused_layer in fused
-        ]
-        return *cached_fused_call(context, params, bottoms, epilogues), rows
-    key = layer.make_fold_in_args(inputs.key)
-    return *cached_call(context, key, params, bottoms, num_rows), rows
+    epilogues = [Epilogue(later.context, _get_params(later, inputs.params, state)) for later in fused]
+    key = None if fused else layer.make_fold_in_args(inputs.key)
+    return *cached_call(context, key, params, bottoms, num_rows, epilogues), rows
 
 
 def _divide_step(step: Step, values: Mapping[str, Any]) -> tuple[Step, ...]:
     """Return a step, or its layers as steps if the first one gets the valid rows of its bottoms on the host."""
-    if len(step.layers) > 1 and _depends_on_all_rows(step.first_layer, values):
+    if len(step.layers) > 1 and _find_top_rows(step.first_layer, values) is None:
         return tuple(Step((layer,)) for layer in step.layers)
     return (step,)
 
 
-def _depends_on_all_rows(layer: Layer, values: Mapping[str, Any]) -> bool:
-    """Return whether a layer cannot run on the rows of padding of its bottoms."""
-    return not layer.type.is_input and find_top_rows(layer, _find_origins(layer, values)) is None
-
-
-def _find_origins(layer: Layer, values: Mapping[str, Any]) -> dict[str, RowsOrigin]:
-    """Return where the rows come from, for each bottom with rows of padding."""
-    return {name: blob.origin for name in layer.bottoms if isinstance(blob := values[name], PaddedRows)}
+def _find_top_rows(layer: Layer, values: Mapping[str, Any]) -> Sequence[RowsOrigin | None] | None:
+    origins = {name: blob.origin for name in layer.bottoms if isinstance(blob := values[name], PaddedRows)}
+    return find_top_rows(layer, origins)
 
 
 def _call_on_host(
@@ -266,7 +251,7 @@ def _call_on_host(
     ]
     origins = None
     if part.tracks_rows or padded:
-        origins = find_top_rows(layer, _find_origins(layer, values))
+        origins = _find_top_rows(layer, values)
         if origins is None:
             origins = _infer_top_rows(layer, context, params, blobs)
     implementation, new_state = layer.type.implementation, tuple[jax.Array, ...]()
@@ -380,7 +365,12 @@ class CompiledParts:
         needed: frozenset[str] | None = None,
     ) -> PassOutputs:
         """Run a part; see `compute_part`."""
-        compute = self._compile(part, needed)
+        key = part.key, needed
+        if key not in self._compiled_parts:
+            function = partial(compute_part, part, needed=needed)
+            self._compiled_parts[key] = function if part.mode == "host" else compilation.Jitted(function, self._kernels)
+        compute = self._compiled_parts[key]
+        # perturbations have the rows of Caffe's blobs, so they cannot be added to padded ones
         row_counts = {
             len(v) for name, v in earlier_blobs.items() if name in part.bucketed_inputs and not inputs.perturbations
         }
@@ -405,13 +395,6 @@ class CompiledParts:
         )
         return outputs._replace(values={name: v[:n] for name, v in outputs.values.items()})
 
-    def _compile(self, part: Part, needed: frozenset[str] | None) -> Any:
-        key = part.key, needed
-        if key not in self._compiled_parts:
-            function = partial(compute_part, part, needed=needed)
-            self._compiled_parts[key] = function if part.mode == "host" else compilation.jit(function, self._kernels)
-        return self._compiled_parts[key]
-
     def _log_shapes(self, part: Part, earlier_blobs: Mapping[str, jax.Array]) -> None:
         compiled_shapes = self._compiled_shapes.setdefault(part.key, set())
         shapes = tuple(v.shape for v in earlier_blobs.values())
@@ -429,16 +412,13 @@ def strip_top_padding(part: Part, outputs: PassOutputs) -> PassOutputs:
     Raises:
         LayerError: if the outputs are traced, as those with perturbations are, so that the number of rows is not known.
     """
-    tops = {top for layer in part.layers for top in layer.tops}
-    if any(isinstance(v, jax.core.Tracer) for name, v in outputs.values.items() if name in tops):
+    if any(isinstance(top, jax.core.Tracer) for top in outputs.values.values()):
         with part.layers[0].locate_errors():
             raise LayerError(
                 "has tops whose number of rows depends on values, and layers that run on the host follow, so its tops "
                 "cannot be traced"
             )
-    return outputs._replace(
-        values={name: strip_padding(v) if name in tops else v for name, v in outputs.values.items()}
-    )
+    return outputs._replace(values={name: strip_padding(top) for name, top in outputs.values.items()})
 
 
 def _format_layers(part: Part) -> str:

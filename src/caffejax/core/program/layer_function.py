@@ -63,7 +63,12 @@ def layer(
         SchemaError: if the text has problems. The message has every problem.
     """
     definition = parse_layer(layer_type, param)
-    _check_computes(find_type(definition.type))
+    kind = find_type(definition.type)
+    _check_computes(kind)
+    settings = {
+        k: v for k, v in options.items() if k not in NetConfig.__dataclass_fields__ and k in _list_settings(kind)
+    }
+    require(not settings, f"{', '.join(settings)}: {_as_text(kind, settings)}")
     check_selection(phase=phase, level=0, stages=())
     return LayerFunction(definition, phase, resolve_options(NetConfig(), options))
 
@@ -118,6 +123,7 @@ class LayerFunction:
         Raises:
             CaffejaxError: if arguments are missing, unknown, or of a wrong shape or type, or settings are invalid. The
                 message names them.
+            DataError: if a label of a loss is not a class. In code that JAX traces, losses are NaN instead.
         """
         has_params = bool(arrays) and isinstance(arrays[0], Mapping)
         params, bottoms = (arrays[0], arrays[1:]) if has_params else ({}, arrays)
@@ -138,6 +144,8 @@ class LayerFunction:
         if layer.type.on_host and not layer.tops:  # it would only write
             return () if state is None else ((), state)
         inputs = dict(zip(layer.bottoms, bottoms, strict=True))
+        if layer.type.signature.loss:  # metrics count other labels in their own ways
+            net.check_labels(inputs)
         blobs, states = net.apply({layer.key: params}, {layer.key: state or {}}, inputs, key, blobs=layer.tops)
         tops = tuple(blobs[name] for name in layer.tops)
         result = tops[0] if len(tops) == 1 else tops
@@ -173,8 +181,7 @@ def parse_layer(
         layer_type = name_python_layer(definition, layer_type)
     name = layer_type.name if isinstance(layer_type, LayerType) else layer_type
     kind = find_type(name, with_variants=True)
-    fields = filter(None, (variant.signature.param for variant in _list_variants(kind)))
-    own_messages = {type(getattr(definition, field)): field for field in fields}
+    own_messages = {type(getattr(definition, field)): field for field in _list_params(kind)}
     try:
         message = _parse_text(param, own_messages) if isinstance(param, str) else param
     except SchemaError as error:
@@ -186,7 +193,8 @@ def parse_layer(
     elif isinstance(message, LayerParameter):
         definition.MergeFrom(message)
     else:
-        raise LayerError(f"the settings of a layer of type '{kind.name}' cannot be {describe_type(param)}")
+        hint = f"; {_as_text(kind, param)}" if isinstance(param, Mapping) else ""
+        raise LayerError(f"the settings of a layer of type '{kind.name}' cannot be {describe_type(param)}{hint}")
     if definition.type not in ("", kind.name, *kind.signature.aliases):
         raise LayerError(
             f"param has the type '{definition.type}', but the layer has the type '{kind.name}'; omit the type in param"
@@ -196,6 +204,17 @@ def parse_layer(
     for rules in ("include", "exclude"):
         definition.ClearField(rules)
     return definition
+
+
+def _list_settings(kind: LayerType) -> set[str]:
+    """Return the names of the fields of the messages of a type and its variants."""
+    messages = [getattr(LayerParameter(), field) for field in _list_params(kind)]
+    return {name for message in messages for name in message.DESCRIPTOR.fields_by_name}
+
+
+def _as_text(kind: LayerType, settings: Mapping[Any, Any]) -> str:
+    text = " ".join(f"{name}: {value}" for name, value in settings.items())
+    return f"settings are text, such as caffejax.layer({kind.name!r}, {text!r})"
 
 
 def _parse_text(text: str, own_messages: Iterable[type[Message]]) -> Message:
@@ -249,12 +268,13 @@ def make_layer_net(
     return Net(message, phase, config=config)
 
 
-def _list_variants(kind: LayerType) -> Iterable[LayerType]:
-    return kind.implementation.types.values() if isinstance(kind.implementation, Variants) else (kind,)
+def _list_params(kind: LayerType) -> list[str]:
+    types = kind.implementation.types.values() if isinstance(kind.implementation, Variants) else (kind,)
+    return [t.signature.param for t in types if t.signature.param]
 
 
 def _check_computes(kind: LayerType) -> None:
-    if all(variant.is_input for variant in _list_variants(kind)):
+    if kind.is_input:
         raise LayerError(
             f"a layer of type '{kind.name}' computes nothing: its tops are read from a source or passed by the caller. "
             "Pass its tops to the layers that read them, or use caffejax.Net and caffejax.Loader"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 
-from ...base.errors import GraphError, Problem
+from ...base.errors import GraphError, raise_if_any
 from ...base.host_memory import find_memory_problem, get_device_memory, get_total_memory
 from ...base.human_readable import format_bytes
 from ..graph import Graph
@@ -25,12 +24,8 @@ def check_layers_fit(graph: Graph, shardings: Any = None) -> None:
         GraphError: if layers do not fit. The message names each with its size, and the available memory.
     """
     devices = max((len(s.device_set) for s in jax.tree.leaves(shardings) if not s.is_fully_replicated), default=1)
-    problems = list(_find_problems(graph, _get_largest_memory() * devices))
-    if problems:
-        raise GraphError(problems)
-
-
-def _find_problems(graph: Graph, available: int) -> Iterator[Problem]:
+    largest_memory = max(get_total_memory(), get_device_memory(jax.devices()[0]) or 0)
+    available, problems = largest_memory * devices, []
     for layer in graph.layers:
         parameters, _, activation_bytes = count_layer_elements(layer, graph)
         parameter_bytes = 4 * parameters  # float32
@@ -41,9 +36,5 @@ def _find_problems(graph: Graph, available: int) -> Iterator[Problem]:
         purpose = f"{format_bytes(parameter_bytes)} of params and {format_bytes(activation_bytes)} of tops ({shapes})"
         remedy = "check the sizes of the layer and its inputs"
         if problem := find_memory_problem(parameter_bytes + activation_bytes, purpose, remedy, available):
-            yield layer.make_problem(problem)
-
-
-def _get_largest_memory() -> int:
-    """Return the memory in bytes of the first device or of the machine, whichever is larger."""
-    return max(get_total_memory(), get_device_memory(jax.devices()[0]) or 0)
+            problems.append(layer.make_problem(problem))
+    raise_if_any(GraphError, problems)

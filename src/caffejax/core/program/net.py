@@ -351,7 +351,7 @@ class Net:
             return function
         make_key = None if stored_as is None else find_form("program_key")
         key = None if make_key is None else make_key(stored_as, self, solver_param)
-        return compilation.jit(function, self.config.kernels, cache_key=key, **options)
+        return compilation.Jitted(function, self.config.kernels, cache_key=key, **options)
 
     def sources(self) -> dict[str, Source]:
         """Open the source of each data layer; return the sources by the layers' keys. The caller closes them.
@@ -604,7 +604,6 @@ class Net:
         return result.loss, Outputs(self._select(result.values, names), result.state)
 
     def _missing_loss(self) -> str:
-        """Return the message for a net without a loss, which names the other phase if the net has a loss there."""
         message, state, _ = self._definition
         other_state, other_phase = NetState(), "TEST" if state.phase == TRAIN else "TRAIN"
         other_state.CopyFrom(state)
@@ -615,6 +614,23 @@ class Net:
             else "add a loss layer, or set a loss_weight"
         )
         return f"this net has no loss in phase {self.graph.phase}; {remedy}"
+
+    def check_labels(self, blobs: Mapping[str, Any]) -> None:
+        """Check that labels are classes of the layers that read them. In traced code nothing is checked.
+
+        Args:
+            blobs: the net's inputs by name, arrays of any of JAX's or NumPy's types; others than labels are ignored.
+
+        Raises:
+            DataError: if a label is not a class; the message names the layer, the blob and the first such row.
+        """
+        if any(isinstance(value, jax.core.Tracer) for value in jax.tree.leaves(dict(blobs))):
+            return
+        if self._label_ranges is None:
+            self._label_ranges = find_index_ranges(self.graph)
+        labels = {name: blobs[name] for name in self._label_ranges if name in blobs}
+        local = {name: value for name, value in labels.items() if getattr(value, "is_fully_addressable", True)}
+        check_labels({name: np.asarray(value) for name, value in local.items()}, self._label_ranges)
 
     def strip_padding(self, blobs: Blobs) -> Blobs:
         """Return blobs without padded rows, in Caffe's shapes.
@@ -636,7 +652,7 @@ class Net:
             check_layers_fit(self.graph)
             self._checked_memory = True
         if training:
-            self._check_labels(inputs.blobs)
+            self.check_labels(inputs.blobs)
         # the setting is for the user's own code; layers broadcast as NumPy does
         with add_shape_hints(self.graph, inputs.blobs), jax.numpy_rank_promotion("allow"):
             schedule, compute = self.layer_schedule, self.compute_part
@@ -646,16 +662,6 @@ class Net:
                 inputs = inputs._replace(blobs=strip_blob_padding(self.graph, inputs.blobs))
             schedule = unfuse(schedule, frozenset(inputs.perturbations))
             return run_schedule(schedule, inputs, output_names=names, compute=compute)
-
-    def _check_labels(self, blobs: Mapping[str, Any]) -> None:
-        """Raise an error if a label is not a class. Traced code is not checked: its losses are NaN."""
-        if any(isinstance(value, jax.core.Tracer) for value in jax.tree.leaves(dict(blobs))):
-            return
-        if self._label_ranges is None:
-            self._label_ranges = find_index_ranges(self.graph)
-        labels = {name: blobs[name] for name in self._label_ranges if name in blobs}
-        local = {name: value for name, value in labels.items() if getattr(value, "is_fully_addressable", True)}
-        check_labels({name: np.asarray(value) for name, value in local.items()}, self._label_ranges)
 
     def _select(self, values: Blobs, names: Iterable[str]) -> Blobs:
         convert = to_float32 if self.config.precision == "bfloat16" else lambda value: value

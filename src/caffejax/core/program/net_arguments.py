@@ -46,8 +46,7 @@ def check_selection(*, phase: Any, level: Any, stages: Any) -> None:
         problems.append(f"level must be an integer, not {quote(level)}")
     if not isinstance(stages, Sequence) or isinstance(stages, str) or not all(isinstance(s, str) for s in stages):
         problems.append(f"stages must be a list of names, not {quote(stages)}")
-    if problems:
-        raise CaffejaxError(problems)
+    raise_if_any(CaffejaxError, problems)
 
 
 def check_key(key: Any) -> None:
@@ -77,14 +76,12 @@ def check_inputs_and_variables(graph: Graph, inputs: PassInputs) -> PassInputs:
     check_inputs(graph, graph.input_names, inputs.blobs, _UNNEEDED_INPUTS)
     _check_pixels(graph, inputs.blobs)
     check_blob_names(graph, "perturbations", inputs.perturbations)
-    value_types = {
-        name: describe_type(value) for name, value in inputs.perturbations.items() if not hasattr(value, "dtype")
-    }
     raise_if_any(
         GraphError,
         [
-            f"the perturbation of blob '{name}' must be an array of zeros, not {value_type}"
-            for name, value_type in value_types.items()
+            f"the perturbation of blob '{name}' must be an array of zeros, not {describe_type(value)}"
+            for name, value in inputs.perturbations.items()
+            if not hasattr(value, "dtype")
         ],
         graph.file,
     )
@@ -109,8 +106,7 @@ def _check_pixels(graph: Graph, inputs: Mapping[str, Any]) -> None:
                     "net.preprocess(pixels), which takes any dtype"
                 )
             )
-    if problems:
-        raise GraphError(problems)
+    raise_if_any(GraphError, problems)
 
 
 _UNNEEDED_INPUTS = (
@@ -157,27 +153,19 @@ def check_blob_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]
         GraphError: if the argument is not an iterable of names, or names blobs that the net does not have. The message
             names these blobs.
     """
+    blobs = tuple(names) if isinstance(names, Iterable) else (names,)
     if isinstance(names, str):
-        raise_if_any(
-            GraphError, [f'{argument} must be a tuple of blob names, such as ("{names}",), not a string'], graph.file
-        )
-    if not isinstance(names, Iterable):
-        raise_if_any(GraphError, [f"{argument} must be a tuple of blob names, not {describe_type(names)}"], graph.file)
-    blobs = tuple(names)
-    raise_if_any(
-        GraphError,
-        [f"{argument} must be a tuple of blob names, not {describe_type(n)}" for n in blobs if not isinstance(n, str)],
-        graph.file,
-    )
-    unknown = [name for name in blobs if name not in graph.blobs]
-    raise_if_any(
-        GraphError, [f"{argument}: no blob '{n}' in the net{_suggest_blob(n, graph)}" for n in unknown], graph.file
-    )
+        problems = [f'{argument} must be a tuple of blob names, such as ("{names}",), not a string']
+    elif others := [name for name in blobs if not isinstance(name, str)]:
+        problems = [f"{argument} must be a tuple of blob names, not {describe_type(name)}" for name in others]
+    else:
+        unknown = [name for name in blobs if name not in graph.blobs]
+        problems = [f"{argument}: no blob '{name}' in the net{_suggest_blob(name, graph)}" for name in unknown]
+    raise_if_any(GraphError, problems, graph.file)
     return blobs
 
 
 def _suggest_blob(name: str, graph: Graph) -> str:
-    """Return a hint for a message: the most similar blob name or, if there is none, up to 20 blobs of the net."""
     tops = dict.fromkeys(top for layer in graph.layers if not layer.is_inserted_split for top in layer.tops)
     if name in graph.defined.other_tops:
         return f"; in phase {graph.defined.other_phase} it has: build it with phase='{graph.defined.other_phase}'"
@@ -224,8 +212,7 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
                 "jax.tree.map(jnp.copy, variables)"
             )
         )
-    if problems:
-        raise WeightsError(replace(p, file=graph.file) for p in problems)
+    raise_if_any(WeightsError, (replace(p, file=graph.file) for p in problems))
     return Variables(**trees)
 
 
@@ -235,7 +222,13 @@ def _find_array_problems(graph: Graph, trees: Mapping[str, Mapping[str, Any]]) -
         for layer in graph.param_layers
         for problem in _list_array_problems(layer, trees) or _find_unknown_arrays(graph, layer, trees)
     ]
-    return [*problems, *_find_unknown_layers(graph, trees)]
+    keys = {layer.key for layer in graph.param_layers} | graph.defined.layers
+    for tree, layers in trees.items():
+        for key in layers:
+            if key not in keys and str(key).rpartition("#")[0] not in graph.defined.layers:
+                message = f"{tree}: the net has no layer '{key}'{did_you_mean(str(key), keys)}; remove this key"
+                problems.append(Problem(message))
+    return problems
 
 
 def _find_unknown_arrays(graph: Graph, layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
@@ -252,15 +245,6 @@ def _find_unknown_arrays(graph: Graph, layer: Layer, trees: Mapping[str, Mapping
             if name not in names and not str(name).startswith(CARRIED):
                 hint = did_you_mean(str(name), names) or f"; the layer has {', '.join(map(repr, names)) or 'none'}"
                 yield layer.make_problem(f"'{name}' in {tree} is unknown{hint}; remove this array")
-
-
-def _find_unknown_layers(graph: Graph, trees: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
-    """Yield a problem for each key of params or state that is not a layer of the net's definition, in any phase."""
-    keys = {layer.key for layer in graph.param_layers} | graph.defined.layers
-    for tree, layers in trees.items():
-        for key in layers:
-            if key not in keys and str(key).rpartition("#")[0] not in graph.defined.layers:
-                yield Problem(f"{tree}: the net has no layer '{key}'{did_you_mean(str(key), keys)}; remove this key")
 
 
 def _has_deleted_arrays(tree: Any) -> bool:
@@ -281,7 +265,6 @@ def _list_array_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -
 
 
 def _array_problem(blobs: Mapping[str, Any], name: str, shape: Shape) -> str | None:
-    """Return the problem of an array of a layer's blobs as text, or None if it is valid."""
     if blobs.get(name) is None:
         others = f", which has {', '.join(map(repr, blobs))}" if blobs else ""
         return f"is missing{others}; pass the arrays that Net.init or load_weights returns, where its shape is {shape}"
@@ -303,42 +286,23 @@ def add_shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
         yield
     except (LayerError, GraphError) as error:
         # user inputs only: batches of a source may differ from the blob until `SourceSpec.device_transform` is applied
-        shapes = {name: (np.shape(inputs[name]), graph.blobs[name].shape) for name in graph.caller_inputs}
-        labels = find_index_ranges(graph)
-        hints = [
-            Problem(
-                f"the input '{name}' has shape {shape}, but the net was built for {old_shape}"
-                + (
-                    (_one_hot_remedy(shape, old_shape) if name in labels else "")
-                    or shape_remedy(shape, old_shape)
-                    or f"; pass an array of shape {_any_batch(old_shape)}"
-                )
-                + _recurrent_remedy(graph, shape, old_shape),
-                graph.file,
-            )
-            for name, (shape, old_shape) in shapes.items()
-            if shape_remedy(shape, old_shape) or shape[1:] != old_shape[1:]
-        ]
+        labels, is_recurrent = find_index_ranges(graph), any(layer.recurrent_state for layer in graph.layers)
+        hints = []
+        for name in graph.caller_inputs:
+            shape, old_shape = np.shape(inputs[name]), graph.blobs[name].shape
+            remedy = shape_remedy(shape, old_shape)
+            if not remedy and shape[1:] == old_shape[1:]:
+                continue
+            if name in labels and len(shape) == len(old_shape) + 1:
+                remedy = "; labels are class numbers: for one-hot labels pass jnp.argmax(labels, axis=-1)"
+            remedy = remedy or f"; pass an array of shape ({', '.join(['N', *map(str, old_shape[1:])])})"
+            has_same_ends = len(shape) == len(old_shape) and shape[2:] == old_shape[2:]
+            if is_recurrent and has_same_ends and shape[1] != old_shape[1]:  # axis 1 is the sequences
+                remedy += f", or change the number of sequences by net.with_batch({shape[1]}, axis=1)"
+                remedy += ", and take the state of its init"
+            message = f"the input '{name}' has shape {shape}, but the net was built for {old_shape}{remedy}"
+            hints.append(Problem(message, graph.file))
         raise type(error)([*hints, *error.problems]) from error.__cause__
-
-
-def _any_batch(shape: Shape) -> str:
-    """Format a shape whose first axis may have any length, such as "(N, 3, 224, 224)"."""
-    return f"({', '.join(['N', *map(str, shape[1:])])})"
-
-
-def _one_hot_remedy(shape: Shape, old_shape: Shape) -> str:
-    """Return advice for labels with an axis of classes, or ""."""
-    has_classes = len(shape) == len(old_shape) + 1
-    return "; labels are class numbers: for one-hot labels pass jnp.argmax(labels, axis=-1)" if has_classes else ""
-
-
-def _recurrent_remedy(graph: Graph, shape: Shape, old_shape: Shape) -> str:
-    """Return advice for another number of sequences, axis 1 of the inputs of a recurrent layer, or ""."""
-    is_recurrent = any(layer.recurrent_state for layer in graph.layers)
-    if not is_recurrent or len(shape) != len(old_shape) or shape[2:] != old_shape[2:] or shape[1] == old_shape[1]:
-        return ""
-    return f", or change the number of sequences by net.with_batch({shape[1]}, axis=1), and take the state of its init"
 
 
 def is_numeric(value: Any) -> bool:

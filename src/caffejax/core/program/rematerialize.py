@@ -18,8 +18,9 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -124,21 +125,24 @@ def _log_groups(groups: RematGroups, limit: int, layers: int) -> None:
 # -- measure: the residuals of each unit of layers
 
 
-class Value(NamedTuple):
+@dataclass
+class Value:
     """An array that one unit makes and later units read.
 
     Attributes:
         bytes: its size; 0 for the net's inputs, which are in memory in any case.
         producer, last_consumer: indices of the unit that makes the array and of the last unit that reads it, under any
             blob name.
+        is_residual: whether it is stored for the backward pass.
     """
 
     bytes: int
     producer: int
     last_consumer: int
+    is_residual: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class Unit:
     """Consecutive layers that are recomputed together: a layer, the in-place layers after it, and its splits.
 
@@ -162,11 +166,37 @@ def measure_residuals(schedule: LayerSchedule, inputs: PassInputs) -> tuple[list
         inputs: the inputs of a pass (arrays or `jax.ShapeDtypeStruct`).
     """
     (part,) = schedule.parts
-    units = replace(schedule, parts=tuple(replace(part, steps=steps) for steps in _group_in_place(part.steps)))
-    trace = _ResidualTrace()
+    parts = tuple(replace(part, steps=steps) for steps in _group_in_place(part.steps))
+    units: list[Unit] = []
+    values: list[Value] = []
+    current_values: dict[str, Value] = {}  # by blob name, at this point of the pass
+
+    def trace(part: Part, inputs: PassInputs, earlier_blobs: Any, needed: frozenset[str] | None) -> PassOutputs:
+        index = len(units)
+        traced_tops, residuals, state = _trace_unit(part, inputs, earlier_blobs)
+        origins: dict[Any, Value] = {name: current_values[name] for name in earlier_blobs}
+        for value in origins.values():
+            value.last_consumer = index
+        for name, (origin, shape) in traced_tops.items():
+            if origin not in origins:
+                origins[origin] = Value(0 if origin == _INPUT else count_bytes(shape), index, index)
+                values.append(origins[origin])
+            current_values[name] = origins[origin]
+        inner_bytes = 0
+        for origin, count in residuals.items():
+            if origin in origins:
+                origins[origin].is_residual = True
+            elif origin != _INPUT:
+                inner_bytes += count
+        tops: Any = {name: shape for name, (_, shape) in traced_tops.items()}
+        units.append(Unit(part.steps, inner_bytes, count_bytes((dict(earlier_blobs), tops))))
+        return PassOutputs(tops, state, jnp.zeros(()))
+
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), inputs)
-    run_schedule(units, shapes, compute=trace)
-    return trace.make_units(), [Value(v.bytes, v.producer, v.last_consumer) for v in trace.values]
+    run_schedule(replace(schedule, parts=parts), shapes, compute=trace)
+    for value in values:  # readers may have made them residuals
+        units[value.producer].residuals += value.bytes if value.is_residual else 0
+    return units, values
 
 
 def _group_in_place(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
@@ -181,67 +211,13 @@ def _group_in_place(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
     yield tuple(unit)
 
 
-@dataclass
-class _MutableValue:
-    """A `Value` under construction."""
+def _trace_unit(
+    part: Part, inputs: PassInputs, earlier_blobs: Mapping[str, Any]
+) -> tuple[dict[str, tuple[Any, jax.ShapeDtypeStruct]], dict[Any, int], Any]:
+    """Return the origin and shape of each top of a unit, the bytes of its residuals by their origins, and its state.
 
-    bytes: int
-    producer: int
-    last_consumer: int
-    is_residual: bool = False
-
-
-class _TracedUnit(NamedTuple):
-    """The tops and residuals of a traced unit, by the origins of the arrays.
-
-    The origin says where an array comes from: the name of a bottom, `_INPUT` for the inputs of the pass, or a unique
-    object for an array made in the unit.
+    The origin of an array is the name of a bottom, `_INPUT`, or for one that the unit makes a unique object.
     """
-
-    tops: dict[str, tuple[Any, jax.ShapeDtypeStruct]]
-    residuals: dict[Any, int]  # bytes, by origin
-    state: Any
-
-
-class _ResidualTrace:
-    """A `ComputePart` that traces each unit with shapes instead of arrays, and records the unit's residuals."""
-
-    def __init__(self) -> None:
-        self._current_values: dict[str, _MutableValue] = {}  # by blob name, at this point of the pass
-        self._units: list[tuple[tuple[Step, ...], int, int]] = []  # steps, bytes of inner residuals, live bytes
-        self.values: list[_MutableValue] = []
-
-    def __call__(
-        self, part: Part, inputs: PassInputs, earlier_blobs: Any, needed: frozenset[str] | None
-    ) -> PassOutputs:
-        index = len(self._units)
-        traced = _trace_unit(part, inputs, earlier_blobs)
-        origins: dict[Any, _MutableValue] = {name: self._current_values[name] for name in earlier_blobs}
-        for value in origins.values():
-            value.last_consumer = index
-        for name, (origin, shape) in traced.tops.items():
-            if origin not in origins:
-                origins[origin] = _MutableValue(0 if origin == _INPUT else count_bytes(shape), index, index)
-                self.values.append(origins[origin])
-            self._current_values[name] = origins[origin]
-        inner_bytes = 0
-        for origin, count in traced.residuals.items():
-            if origin in origins:
-                origins[origin].is_residual = True
-            elif origin != _INPUT:
-                inner_bytes += count
-        tops: Any = {name: shape for name, (_, shape) in traced.tops.items()}
-        self._units.append((part.steps, inner_bytes, count_bytes((dict(earlier_blobs), tops))))
-        return PassOutputs(tops, traced.state, jnp.zeros(()))
-
-    def make_units(self) -> list[Unit]:
-        residuals = [inner_bytes for _, inner_bytes, _ in self._units]
-        for value in self.values:
-            residuals[value.producer] += value.bytes if value.is_residual else 0
-        return [Unit(steps, count, live) for (steps, _, live), count in zip(self._units, residuals, strict=True)]
-
-
-def _trace_unit(part: Part, inputs: PassInputs, earlier_blobs: Mapping[str, Any]) -> _TracedUnit:
     names = sorted(part.writes)
 
     def trace_with_pullback(params: Any, earlier_blobs: Any, other_inputs: PassInputs) -> Any:
@@ -257,11 +233,9 @@ def _trace_unit(part: Part, inputs: PassInputs, earlier_blobs: Mapping[str, Any]
     )
     params, other_inputs = ([_INPUT] * len(jax.tree.leaves(tree)) for tree in (inputs.params, inputs))
     origins = _find_origins(traced.jaxpr, [*params, *sorted(earlier_blobs), *other_inputs])
-    return _TracedUnit(
-        tops=dict(zip(names, zip(origins, tops, strict=False), strict=True)),
-        residuals={origin: count_bytes(x) for origin, x in zip(origins[len(tops) :], residuals, strict=False)},
-        state=state,
-    )
+    origins_and_shapes = dict(zip(names, zip(origins, tops, strict=False), strict=True))
+    sizes = {origin: count_bytes(x) for origin, x in zip(origins[len(tops) :], residuals, strict=False)}
+    return origins_and_shapes, sizes, state
 
 
 def _find_origins(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
@@ -308,16 +282,16 @@ def search_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fi
         limit: the bytes that training may use.
         fixed: the bytes that are in use throughout training; they count towards the limit.
     """
-    costs = _Costs(units, values)
-    total = costs.group_bytes[0, -1]
-    cuts = costs.find_cuts(limit - fixed)
+    group_bytes, crossing_bytes = _measure_groups(units, values)
+    total, find_cuts = group_bytes[0, -1], partial(_find_cuts, group_bytes, crossing_bytes)
+    cuts = find_cuts(limit - fixed)
     fits = cuts is not None
     if cuts is None:  # find the lowest reachable peak by bisection
         low, high = float(limit - fixed), float(total)
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if costs.find_cuts(middle) is None else (low, middle)
-        cuts = costs.find_cuts(high) or ([0], total)
+            low, high = (middle, high) if find_cuts(middle) is None else (low, middle)
+        cuts = find_cuts(high) or ([0], total)
     starts, peak = cuts
     groups = [
         tuple(step for unit in units[a:b] for step in unit.steps)
@@ -326,52 +300,47 @@ def search_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fi
     return RematGroups(tuple(groups), fixed, fixed + int(peak), fixed + int(total), fits)
 
 
-class _Costs:
-    """The memory that each possible group of consecutive units needs.
+def _measure_groups(units: Sequence[Unit], values: Sequence[Value]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the memory that each possible group of consecutive units needs, arrays of shape (units + 1, units + 1).
 
-    Both attributes are arrays of shape (units + 1, units + 1). Entry [i, j] is for the group of units i to j - 1.
-
-    Attributes:
-        group_bytes: the bytes of residuals and diffs in the group's backward pass; infinite if the group is empty.
-        crossing_bytes: the bytes of the arrays that the group makes for later groups.
+    Entry [i, j] is for the group of units i to j - 1: the bytes of residuals and diffs in its backward pass, infinite
+    for an empty group, and the bytes of the arrays that it makes for later groups.
     """
+    n = len(units)
+    crossing_bytes = np.zeros((n + 1, n + 1))
+    for v in values:
+        crossing_bytes[: v.producer + 1, v.producer + 1 : v.last_consumer + 1] += v.bytes
+    residuals = np.concatenate([[0], np.cumsum([float(u.residuals) for u in units])])
+    live = np.array([float(u.live_bytes) for u in units])
+    group_bytes = np.full((n + 1, n + 1), np.inf)
+    for start in range(n):
+        max_live = np.maximum.accumulate(live[start:])
+        group_bytes[start, start + 1 :] = residuals[start + 1 :] - residuals[start] + max_live
+    return group_bytes, crossing_bytes
 
-    def __init__(self, units: Sequence[Unit], values: Sequence[Value]) -> None:
-        n = len(units)
-        self.crossing_bytes = np.zeros((n + 1, n + 1))
-        for v in values:
-            self.crossing_bytes[: v.producer + 1, v.producer + 1 : v.last_consumer + 1] += v.bytes
-        residuals = np.concatenate([[0], np.cumsum([float(u.residuals) for u in units])])
-        live = np.array([float(u.live_bytes) for u in units])
-        self.group_bytes = np.full((n + 1, n + 1), np.inf)
-        for start in range(n):
-            max_live = np.maximum.accumulate(live[start:])
-            self.group_bytes[start, start + 1 :] = residuals[start + 1 :] - residuals[start] + max_live
 
-    def find_cuts(self, limit: float) -> tuple[list[int], float] | None:
-        """Return the index of the first unit of each group, and the peak memory in bytes.
+def _find_cuts(group_bytes: np.ndarray, crossing_bytes: np.ndarray, limit: float) -> tuple[list[int], float] | None:
+    """Return the index of the first unit of each group, and the peak memory in bytes.
 
-        The result is None if no grouping stays within the limit.
-        """
-        n = len(self.group_bytes) - 1
-        crossing_before = np.full(n, np.inf)  # by unit: the fewest bytes that cross the ends of the groups before it
-        crossing_before[0] = 0
-        previous = np.zeros(n, int)
-        for end in range(1, n):
-            within_limit = crossing_before[:end] + self.group_bytes[:end, end] <= limit
-            totals = np.where(within_limit, crossing_before[:end] + self.crossing_bytes[:end, end], np.inf)
-            previous[end] = np.argmin(totals)
-            crossing_before[end] = totals[previous[end]]
-        last_starts = np.flatnonzero(crossing_before + self.group_bytes[:n, n] <= limit)
-        if not last_starts.size:
-            return None
-        starts = [int(last_starts[0])]
-        while starts[0]:
-            starts.insert(0, int(previous[starts[0]]))
-        ends = [*starts[1:], n]
-        return starts, float(
-            max(crossing_before[a] + self.group_bytes[a, b] for a, b in zip(starts, ends, strict=True))
-        )
+    The result is None if no grouping stays within the limit.
+    """
+    n = len(group_bytes) - 1
+    crossing_before = np.full(n, np.inf)  # by unit: the fewest bytes that cross the ends of the groups before it
+    crossing_before[0] = 0
+    previous = np.zeros(n, int)
+    for end in range(1, n):
+        within_limit = crossing_before[:end] + group_bytes[:end, end] <= limit
+        totals = np.where(within_limit, crossing_before[:end] + crossing_bytes[:end, end], np.inf)
+        previous[end] = np.argmin(totals)
+        crossing_before[end] = totals[previous[end]]
+    last_starts = np.flatnonzero(crossing_before + group_bytes[:n, n] <= limit)
+    if not last_starts.size:
+        return None
+    starts = [int(last_starts[0])]
+    while starts[0]:
+        starts.insert(0, int(previous[starts[0]]))
+    ends = [*starts[1:], n]
+    return starts, float(max(crossing_before[a] + group_bytes[a, b] for a, b in zip(starts, ends, strict=True)))
 
 
 # -- apply: parts that the interpreter recomputes

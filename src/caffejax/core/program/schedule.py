@@ -81,7 +81,12 @@ class Part:
     @cached_property
     def reads(self) -> tuple[str, ...]:
         """The blobs that the part reads from earlier parts, in the order of reading."""
-        return (*find_blobs_read(self.layers), *((ORDER,) if self.calls else ()))
+        names_read: dict[str, None] = {}
+        names_written: set[str] = set()
+        for layer in self.layers:
+            names_read.update(dict.fromkeys(name for name in layer.bottoms if name not in names_written))
+            names_written.update(layer.tops)
+        return (*names_read, *((ORDER,) if self.calls else ()))
 
     @cached_property
     def writes(self) -> frozenset[str]:
@@ -110,12 +115,9 @@ class LayerSchedule:
     graph: Graph
     parts: tuple[Part, ...]
 
-    def blobs_needed_after(self, part: int) -> frozenset[str]:
-        """Return the blobs that parts `part + 1` and later read. Parts are numbered from 0."""
-        return self._blobs_needed[part]
-
     @cached_property
-    def _blobs_needed(self) -> list[frozenset[str]]:
+    def blobs_needed_after(self) -> list[frozenset[str]]:
+        """The blobs that the parts after each part read."""
         needed: list[frozenset[str]] = [frozenset()]
         for part in reversed(self.parts[1:]):
             needed.append(needed[-1] | frozenset(part.reads))
@@ -131,9 +133,9 @@ class LayerSchedule:
         return "\n".join(lines)
 
 
-def schedule_layers(graph: Graph, first: int = 0, last: int | None = None) -> LayerSchedule:
-    """Return the schedule of a graph's layers with indices from `first` to `last`, inclusive (default: all layers)."""
-    return fuse(split_at_host_layers(make_unfused_schedule(graph, first, last), trim=graph.has_host_layers))
+def schedule_layers(graph: Graph) -> LayerSchedule:
+    """Return the schedule of a graph's layers."""
+    return fuse(split_at_host_layers(make_unfused_schedule(graph), trim=graph.has_host_layers))
 
 
 def make_unfused_schedule(graph: Graph, first: int = 0, last: int | None = None) -> LayerSchedule:
@@ -153,16 +155,6 @@ def split_by_layer(schedule: LayerSchedule) -> LayerSchedule:
     return replace(schedule, parts=tuple(make_part((layer,)) for layer in layers))
 
 
-def find_blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:
-    """Return the blobs that layers read from outside, in the order of reading."""
-    names_read: dict[str, None] = {}
-    names_written: set[str] = set()
-    for layer in layers:
-        names_read.update(dict.fromkeys(name for name in layer.bottoms if name not in names_written))
-        names_written.update(layer.tops)
-    return tuple(names_read)
-
-
 # -- the pass that splits at host layers
 
 
@@ -178,16 +170,13 @@ def split_at_host_layers(schedule: LayerSchedule, *, trim: bool) -> LayerSchedul
             all blobs have Caffe's shapes.
     """
     row_modes = _find_row_modes([layer for part in schedule.parts for layer in part.layers], trim)
-    return replace(schedule, parts=tuple(piece for part in schedule.parts for piece in _split_by_mode(part, row_modes)))
-
-
-def _split_by_mode(part: Part, row_modes: dict[str, tuple[Mode, frozenset[str]]]) -> list[Part]:
-    parts = []
-    for mode, steps in groupby(part.steps, key=lambda step: row_modes[step.first_layer.key][0]):
-        piece = replace(part, steps=tuple(steps), mode=mode)
-        varying_blobs = row_modes[piece.layers[0].key][1] if mode == "bucketed" else frozenset()
-        parts.append(replace(piece, bucketed_inputs=varying_blobs.intersection(piece.reads)))
-    return parts
+    pieces = []
+    for part in schedule.parts:
+        for mode, steps in groupby(part.steps, key=lambda step: row_modes[step.first_layer.key][0]):
+            piece = replace(part, steps=tuple(steps), mode=mode)
+            varying_blobs = row_modes[piece.layers[0].key][1] if mode == "bucketed" else frozenset()
+            pieces.append(replace(piece, bucketed_inputs=varying_blobs.intersection(piece.reads)))
+    return replace(schedule, parts=tuple(pieces))
 
 
 def _find_row_modes(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[Mode, frozenset[str]]]:
@@ -260,15 +249,11 @@ def strip_blob_padding(graph: Graph, blobs: Mapping[str, Any]) -> Blobs:
     blobs = {name: jnp.asarray(np.asarray(b)) if isinstance(b, PaddedRows) else b for name, b in blobs.items()}
     roots = find_padded_blobs(graph.layers)
     rows = {name: num_valid_rows(blobs[name]) for name in set(roots.values()) if name in blobs}
-    return {
-        name: _take_rows(blob, blobs[root], rows[root]) if (root := roots.get(name)) in rows else blob
-        for name, blob in blobs.items()
-    }
-
-
-def _take_rows(blob: jax.Array, root: jax.Array, rows: int) -> jax.Array:
-    axis = matching_rows_axis(blob, root)
-    return blob if axis is None else first_rows(blob, rows, axis)
+    stripped = dict(blobs)
+    for name, root in roots.items():
+        if name in blobs and root in rows and (axis := matching_rows_axis(blobs[name], blobs[root])) is not None:
+            stripped[name] = first_rows(blobs[name], rows[root], axis)
+    return stripped
 
 
 def _ignores_padding(layer: Layer) -> bool:
@@ -319,8 +304,7 @@ def _fused_steps(graph: Graph, layers: Sequence[Layer]) -> Iterator[Step]:
 
 
 def _num_fused(graph: Graph, layer: Layer, later_layers: Sequence[Layer]) -> int:
-    """Return the number of layers in `later_layers`, the layers after `layer`, that are fused with it."""
-    count_fusible = layer.type.count_fusible
+    count_fusible = getattr(layer.type.implementation, "count_fusible", None)
     if (
         count_fusible is None
         or not layer.context.fast

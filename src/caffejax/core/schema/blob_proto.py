@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+from google.protobuf.message import DecodeError
 from numpy.typing import ArrayLike, NDArray
 
 from ...base.errors import CaffejaxError, Problem, WeightsError
 from ...base.human_readable import format_count
 from ...base.paths import read_bytes
+from ...base.varint import encode_varint
 from . import wire
 from .caffe_pb2 import BOOL, DOUBLE, FLOAT, FLOAT16, INT, UINT, BlobShape, Type
 
@@ -22,6 +24,7 @@ _MAX_AXES = 32  # as in Caffe
 # the field numbers of BlobProto, where 1 to 4 are the legacy shape, and 10 to 13 are NVIDIA Caffe's
 _DATA, _DIFF, _SHAPE, _DOUBLE_DATA, _RAW_DATA_TYPE, _RAW_DATA = 5, 6, 7, 8, 10, 12
 _RAW_DTYPES: dict[int, str] = {DOUBLE: "<f8", FLOAT: "<f4", FLOAT16: "<f2", INT: "<i4", UINT: "<u4", BOOL: "?"}
+_BLOBS = 7  # the field of blobs in a layer; that of histories in a .solverstate takes as many bytes
 _WIRE_TYPES = {_DATA: (wire.DELIMITED, wire.FIXED32), _DOUBLE_DATA: (wire.DELIMITED, wire.FIXED64)}
 
 
@@ -56,7 +59,10 @@ def decode_blob(data: memoryview) -> Array:
         if number <= 4 and isinstance(value, int):
             legacy_dims[number] = value
         elif number == _SHAPE and isinstance(value, memoryview):
-            dims += _read_dims(value)
+            try:
+                dims += BlobShape.FromString(bytes(value)).dim
+            except DecodeError as error:
+                raise ValueError("the shape of a blob is damaged") from error
         elif number in chunks and wire_type in _WIRE_TYPES[number] and isinstance(value, memoryview):
             chunks[number].append(value)
         elif number == _RAW_DATA_TYPE and isinstance(value, int):
@@ -98,14 +104,18 @@ def encode_blob(blob: ArrayLike, diff: ArrayLike | None = None) -> list[bytes | 
     if diff is not None:
         pieces += wire.encode_delimited(_DIFF, _as_bytes(np.asarray(diff, "<f4")))
     if isinstance(blob, Legacy4D):
-        return [wire.encode_varint(i << 3) + wire.encode_varint(n) for i, n in enumerate(values.shape, 1)] + pieces
+        return [encode_varint(i << 3) + encode_varint(n) for i, n in enumerate(values.shape, 1)] + pieces
     return pieces + wire.encode_delimited(_SHAPE, BlobShape(dim=values.shape).SerializeToString())
 
 
-def measure_blob(shape: Sequence[int], has_diff: bool = False) -> int:
-    """Return the bytes of `encode_blob`'s message for an array of a shape."""
-    values = wire.measure_delimited(_DATA, 4 * math.prod(shape))
-    return values * (1 + has_diff) + wire.measure_delimited(_SHAPE, BlobShape(dim=shape).ByteSize())
+def measure_blobs(shapes: Iterable[Sequence[int]], has_diffs: bool = False) -> int:
+    """Return the bytes that float32 blobs of these shapes take in a .caffemodel or a .solverstate."""
+    total = 0
+    for shape in shapes:
+        values = (1 + has_diffs) * wire.measure_delimited(_DATA, 4 * math.prod(shape))
+        blob = values + wire.measure_delimited(_SHAPE, BlobShape(dim=shape).ByteSize())
+        total += wire.measure_delimited(_BLOBS, blob)
+    return total
 
 
 def read_blob_proto(path: str | os.PathLike[str], error: type[CaffejaxError] = WeightsError) -> Array:
@@ -130,14 +140,6 @@ def read_blob_proto(path: str | os.PathLike[str], error: type[CaffejaxError] = W
 
 def _as_bytes(values: Array) -> memoryview:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
-
-
-def _read_dims(shape: memoryview) -> list[int]:
-    dims: list[int] = []
-    for number, _, value in wire.read_fields(shape):
-        if number == 1:
-            dims += [value] if isinstance(value, int) else wire.read_varints(value)
-    return dims
 
 
 def decode_raw_data(data: bytes | memoryview, raw_type: int | None) -> NDArray[np.generic]:

@@ -14,17 +14,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 
 
-def _load(resource: str, module: str) -> dict[str, Any]:
-    """Return the names that protoc's Python module for a schema would define.
-
-    Args:
-        resource: the file name of a descriptor set in this package, with one schema file in it.
-        module: the value of `__module__` for the classes.
-
-    Returns:
-        Message classes, enum wrappers and top-level enum values, by name.
-    """
-    content = files(__package__).joinpath(resource).read_bytes()
+def _load() -> dict[str, Any]:
+    """Return the names that protoc's Python module for the schema would define: classes, enums and their values."""
+    content = files(__package__).joinpath("caffe.binpb").read_bytes()
     (file,) = descriptor_pb2.FileDescriptorSet.FromString(content).file
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
@@ -32,11 +24,11 @@ def _load(resource: str, module: str) -> dict[str, Any]:
     names: dict[str, Any] = {"DESCRIPTOR": descriptor}
     for name, message in descriptor.message_types_by_name.items():
         names[name] = message_factory.GetMessageClass(message)
-        names[name].__module__ = module
+        names[name].__module__ = __name__
     for name, enum in descriptor.enum_types_by_name.items():
         names[name] = EnumTypeWrapper(enum)
         names.update({value.name: value.number for value in enum.values})
     return names
 
 
-globals().update(_load("caffe.binpb", __name__))
+globals().update(_load())

@@ -15,110 +15,93 @@ from .caffe_pb2 import LayerParameter, NetParameter
 _LIBRARY = "it chooses among a library's implementations"
 _PRECISION = "it is a precision for computing or storing; use --precision instead"
 _SPEED = "it only affects the fork's speed or memory"
-_INT8 = "it contains ranges for an int8 engine"
-_NODES = "it distributes training over machines"
 _LOSS_SCALE = "it scales gradients for float16, which is not needed for bfloat16"
+_NODES = "it distributes training over machines"
 _MYCAFFE_DATA = "it concerns MyCaffe's database of images, which is not read"
 _TRAINER = "it is for the trainers of MyCaffe's application"
+_SEED = "randomness comes from the solver's seed"
 _PRINTS = "it only selects what is printed"
 
-# the reason why a field is ignored, by message and field
-IGNORED_FIELDS: dict[str, dict[str, str]] = {
+# the fields that are ignored, by message and reason
+_IGNORED_BY_REASON: dict[str, dict[str, str]] = {
     "NetParameter": {
-        "engine": _LIBRARY,
-        "compile_net_state": _SPEED,
-        "default_forward_type": _PRECISION,
-        "default_backward_type": _PRECISION,
-        "default_forward_math": _PRECISION,
-        "default_backward_math": _PRECISION,
-        "default_conv_algos_override": _LIBRARY,
-        "default_cudnn_math_override": _LIBRARY,
-        "global_grad_scale": _LOSS_SCALE,
-        "global_grad_scale_adaptive": _LOSS_SCALE,
-        "reduce_buckets": _NODES,
-        "eltwise_mem_sharing": _SPEED,
-        "multinode": _NODES,
-        "mem_param": _SPEED,
-        "enable_memory_stats": _PRINTS,
-        **dict.fromkeys(("model_type", "base_weight_file", "base_tokenizer_file"), _TRAINER),
+        _LIBRARY: "engine default_conv_algos_override default_cudnn_math_override",
+        _SPEED: "compile_net_state eltwise_mem_sharing mem_param",
+        _PRECISION: "default_forward_type default_backward_type default_forward_math default_backward_math",
+        _LOSS_SCALE: "global_grad_scale global_grad_scale_adaptive",
+        _NODES: "reduce_buckets multinode",
+        _PRINTS: "enable_memory_stats",
+        _TRAINER: "model_type base_weight_file base_tokenizer_file",
     },
     "LayerParameter": {
-        "engine": _LIBRARY,
-        "forward_type": _PRECISION,
-        "backward_type": _PRECISION,
-        "forward_math": _PRECISION,
-        "backward_math": _PRECISION,
-        "cudnn_math_override": _LIBRARY,
-        "debug": _PRINTS,
-        "quantization_param": _INT8,
-        "multinode": _NODES,
-        "mn_activation_param": _NODES,
-        "mn_grad_compress_param": _NODES,
-        "reshape_every_iter": _SPEED,
-        "group_start": _PRINTS,
-        "connect_loss_event": _TRAINER,
-        "max_bottom_count": "it concerns MyCaffe's phase RUN",
-        "use_halfsize": _PRECISION,
-        "debug_param": "nothing is stored; the top of a Debug layer is its bottom",
-        "strict_dim": "all dimensions are checked in any case",
+        _LIBRARY: "engine cudnn_math_override",
+        _PRECISION: "forward_type backward_type forward_math backward_math use_halfsize",
+        _PRINTS: "debug group_start",
+        "it contains ranges for an int8 engine": "quantization_param",
+        _NODES: "multinode mn_activation_param mn_grad_compress_param",
+        _SPEED: "reshape_every_iter",
+        _TRAINER: "connect_loss_event",
+        "it concerns MyCaffe's phase RUN": "max_bottom_count",
+        "nothing is stored; the top of a Debug layer is its bottom": "debug_param",
+        "all dimensions are checked in any case": "strict_dim",
     },
-    "BatchNormParameter": {"engine": _LIBRARY},
-    "ConcatParameter": {"engine": _LIBRARY},
+    **{name: {_LIBRARY: "engine"} for name in ("BatchNormParameter", "ConcatParameter", "EltwiseParameter")},
     "ConvolutionParameter": {
-        **dict.fromkeys(("conv_algos_override", "conv_algorithm", "cudnn_enable_tensor_cores"), _LIBRARY),
-        **dict.fromkeys(("cudnn_workspace_limit", "cudnn_worspace_limit"), _SPEED),
-        **dict.fromkeys(("cudnn_workspace_allow_on_groups", "cudnn_worspace_allow_on_groups"), _SPEED),
+        _LIBRARY: "conv_algos_override conv_algorithm cudnn_enable_tensor_cores",
+        _SPEED: (
+            "cudnn_workspace_limit cudnn_worspace_limit cudnn_workspace_allow_on_groups cudnn_worspace_allow_on_groups"
+        ),
     },
     "DataParameter": {
-        **dict.fromkeys(("threads", "parser_threads", "disk_reader_threads", "cache", "precache"), _SPEED),
-        **dict.fromkeys(("verbose", "display_timing", "enable_debug_output"), _PRINTS),
-        **dict.fromkeys(("enable_random_selection", "enable_pair_selection", "primary_data"), _MYCAFFE_DATA),
-        **dict.fromkeys(("synchronize_with", "synchronize_target", "balance_matches", "label_type"), _MYCAFFE_DATA),
-        **dict.fromkeys(("output_image_information", "enable_noise_for_nonmatch", "time_align"), _MYCAFFE_DATA),
+        _SPEED: "threads parser_threads disk_reader_threads cache precache",
+        _PRINTS: "verbose display_timing enable_debug_output",
+        _MYCAFFE_DATA: (
+            "enable_random_selection enable_pair_selection primary_data synchronize_with synchronize_target "
+            "balance_matches label_type output_image_information enable_noise_for_nonmatch time_align"
+        ),
     },
-    "DropoutParameter": {
-        "engine": _LIBRARY,
-        **dict.fromkeys(("random_seed", "seed"), "randomness comes from the solver's seed"),
+    "DropoutParameter": {_LIBRARY: "engine", _SEED: "random_seed seed"},
+    "EmbedParameter": {_SPEED: "backward_compute_type"},
+    "ImageDataParameter": {_SPEED: "threads cache precache"},
+    "InnerProductParameter": {_LIBRARY: "engine", _TRAINER: "output_contains_predictions"},
+    "MemoryDataParameter": {_MYCAFFE_DATA: "primary_data label_type"},
+    "MultiBoxLossParameter": {_LIBRARY: "use_gpu"},
+    "RecurrentParameter": {
+        _LIBRARY: "engine cudnn_enable_tensor_cores use_cudnn_rnn8_if_supported",
+        _SEED: "dropout_seed",
     },
-    "EltwiseParameter": {"engine": _LIBRARY},
-    "EmbedParameter": {"backward_compute_type": _SPEED},
-    "ImageDataParameter": dict.fromkeys(("threads", "cache", "precache"), _SPEED),
-    "InnerProductParameter": {"engine": _LIBRARY, "output_contains_predictions": _TRAINER},
-    "MemoryDataParameter": dict.fromkeys(("primary_data", "label_type"), _MYCAFFE_DATA),
-    "MultiBoxLossParameter": {"use_gpu": _LIBRARY},
-    "RecurrentParameter": dict.fromkeys(
-        ("engine", "cudnn_enable_tensor_cores", "use_cudnn_rnn8_if_supported"), _LIBRARY
-    )
-    | {"dropout_seed": "randomness comes from the solver's seed"},
-    "SoftmaxParameter": dict.fromkeys(("algorithm", "algorithm_train"), _LIBRARY),
+    "SoftmaxParameter": {_LIBRARY: "algorithm algorithm_train"},
     "TransformationParameter": {
-        **dict.fromkeys(("use_image_mean", "use_imagedb_mean"), f"{_MYCAFFE_DATA}; name a mean_file"),
-        "color_order": _MYCAFFE_DATA,
+        f"{_MYCAFFE_DATA}; name a mean_file": "use_image_mean use_imagedb_mean",
+        _MYCAFFE_DATA: "color_order",
     },
-    "DistortionParameter": {"use_gpu": _LIBRARY, "random_seed": "randomness comes from the solver's seed"},
-    "ReLUParameter": {"fuse": _SPEED},
+    "DistortionParameter": {_LIBRARY: "use_gpu", _SEED: "random_seed"},
+    "ReLUParameter": {_SPEED: "fuse"},
     "SolverParameter": {
-        "engine": _LIBRARY,
-        "solver_data_type": _PRECISION,
-        "store_blobs_in_old_format": "snapshots are in BVLC Caffe's form, which all forks read",
-        "group_id": _NODES,
-        "richness": "it limits the memory of a GPU library",
-        "disabled_update": _NODES,
-        **dict.fromkeys(("custom_trainer", "custom_trainer_properties"), _TRAINER),
-        **dict.fromkeys(("output_average_results", "accuracy_average_window", "enable_clip_gradient_status"), _PRINTS),
-        "verbose_optimization_output": _PRINTS,
-        **dict.fromkeys(("snapshot_include_weights", "snapshot_include_state"), "snapshots always have both"),
-        **dict.fromkeys(("use_test_net_for_running", "use_training_net_for_testing"), _TRAINER),
-        "lbgfs_corrections": "there is no L-BFGS solver",
-        "ransom_seed": "MyCaffe writes random_seed under this name, and does not read it",
-        "test_and_snapshot_last_epochs": "test_interval and snapshot set the iterations of tests and snapshots",
+        _LIBRARY: "engine",
+        _PRECISION: "solver_data_type",
+        "snapshots are in BVLC Caffe's form, which all forks read": "store_blobs_in_old_format",
+        _NODES: "group_id disabled_update",
+        "it limits the memory of a GPU library": "richness",
+        _TRAINER: "custom_trainer custom_trainer_properties use_test_net_for_running use_training_net_for_testing",
+        _PRINTS: (
+            "output_average_results accuracy_average_window enable_clip_gradient_status verbose_optimization_output"
+        ),
+        "snapshots always have both": "snapshot_include_weights snapshot_include_state",
+        "there is no L-BFGS solver": "lbgfs_corrections",
+        "MyCaffe writes random_seed under this name, and does not read it": "ransom_seed",
+        "test_interval and snapshot set the iterations of tests and snapshots": "test_and_snapshot_last_epochs",
     },
 }
-
+IGNORED_FIELDS = {
+    message: {field: reason for reason, fields in reasons.items() for field in fields.split()}
+    for message, reasons in _IGNORED_BY_REASON.items()
+}
+"""The reason why a field is ignored, by message and field."""
 
 # supported by all layer types
 _SUPPORTED_FIELDS = {
-    "FillerParameter": ("alpha", "scale", "width", "height", "channels", "expectation_option", "xy"),
+    "FillerParameter": ("diag_val", "alpha", "scale", "width", "height", "channels", "expectation_option", "xy"),
     "LossParameter": ("pre_fixed_normalizer",),
 }
 
@@ -139,10 +122,8 @@ def unknown_settings(message: Message, supported: Container[str] = ()) -> Iterat
         supported: the supported fields.
     """
     name = message.DESCRIPTOR.name
-    fields_of_forks, accepted = (
-        load_fork_fields().get(name, {}),
-        (*IGNORED_FIELDS.get(name, {}), *_SUPPORTED_FIELDS.get(name, ())),
-    )
+    fields_of_forks = load_fork_fields().get(name, {})
+    accepted = (*IGNORED_FIELDS.get(name, {}), *_SUPPORTED_FIELDS.get(name, ()))
     for field, value in message.ListFields():
         if field.name in fields_of_forks and field.name not in supported and value != field.default_value:
             if field.name not in accepted:
@@ -160,12 +141,11 @@ def sets_fork_field(layer: LayerParameter, params: Iterable[str], supported: Con
         supported: fields that do not count.
     """
     fork_fields = load_fork_fields()
-    for message in (layer, *(getattr(layer, name) for name in params if layer.HasField(name))):
-        names = fork_fields.get(message.DESCRIPTOR.name, ())
-        for field, _ in message.ListFields():
-            if field.name in names and field.name not in supported:
-                return True
-    return False
+    return any(
+        field.name in fork_fields.get(message.DESCRIPTOR.name, ()) and field.name not in supported
+        for message in (layer, *(getattr(layer, name) for name in params if layer.HasField(name)))
+        for field, _ in message.ListFields()
+    )
 
 
 def ignored_fields(message: Message) -> Iterator[tuple[str, str]]:

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from ...base.errors import Problem, SchemaError, locate_errors
+from ...base.errors import Problem, SchemaError, locate_errors, raise_if_any
 from ...base.glog import warn_once
 from ...base.human_readable import format_bytes
-from ...base.paths import describe_content, make_missing_problem
+from ...base.paths import describe_content, read_bytes
 from .caffe_pb2 import NetParameter, SolverParameter
 from .text import add_layer_to_problem, format_text, is_layer, parse_valid_fields
 from .upgrade import is_about_old_form, upgrade_net, upgrade_solver
@@ -49,8 +49,7 @@ def read_net(
         SchemaError: if a file cannot be read, or the text has problems. The message lists all problems at once.
     """
     net, problems = read_valid_part(source, name=name, accepts_old_forms=accepts_old_forms)
-    if problems:
-        raise SchemaError(problems)
+    raise_if_any(SchemaError, problems)
     return net
 
 
@@ -87,8 +86,7 @@ def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>
     See `read_net` for the arguments and errors. Nets in other files are not read.
     """
     solver, problems, file = _read(source, SolverParameter, name)
-    if problems:
-        raise SchemaError(problems)
+    raise_if_any(SchemaError, problems)
     with locate_errors(file=file):
         _warn(upgrade_solver(solver), file)
     return solver
@@ -148,18 +146,12 @@ def _read(
     if confusion := _CONFUSED_MESSAGES.get(message_class.DESCRIPTOR.name):
         expected_name, actual_name, field_pattern = confusion
         if any(field_pattern.match(p.message) for p in problems):
-            raise SchemaError(
-                Problem(f"this is a {actual_name}, not a {expected_name}; name the {expected_name} itself", file)
-            )
+            hint = f"this is a {actual_name}, not a {expected_name}; name the {expected_name} itself"
+            raise SchemaError(Problem(hint, file))
     return message, problems, file
 
 
 def _check_complete(message: Message, file: str | None) -> None:
-    """Check that a message has all required fields.
-
-    Raises:
-        SchemaError: if fields are missing. The message names them and their layers.
-    """
     problems = []
     for path in message.FindInitializationErrors():  # type: ignore[attr-defined]  # the stubs lack it
         *parents, _ = path.split(".")
@@ -169,8 +161,7 @@ def _check_complete(message: Message, file: str | None) -> None:
             layer = owner if is_layer(owner) else layer
         problem = Problem(f"required fields are missing: {path}", file)
         problems.append(problem if layer is None else add_layer_to_problem(problem, layer))
-    if problems:
-        raise SchemaError(problems)
+    raise_if_any(SchemaError, problems)
 
 
 def read_text(path: Path) -> str:
@@ -179,24 +170,14 @@ def read_text(path: Path) -> str:
     Raises:
         SchemaError: if the file cannot be read, is binary or too large, or is something else, such as a web page.
     """
-    try:
-        with open(path, "rb") as file:
-            content = file.read(_MAX_TEXT_SIZE + 1)
-    except FileNotFoundError:
-        raise SchemaError(make_missing_problem(path)) from None
-    except IsADirectoryError:
-        raise SchemaError(Problem("this is a folder; name the prototxt file in it", str(path))) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise SchemaError(Problem(f"cannot be read: {reason}", str(path))) from error
+    content = read_bytes(path, SchemaError, max_bytes=_MAX_TEXT_SIZE + 1)
     if (description := describe_content(content)) not in (None, "a text"):
         raise SchemaError(Problem(f"this is {description}", str(path)))
     if b"\0" in content:
         raise SchemaError(Problem("this is a binary file; a prototxt is text", str(path)))
     if len(content) > _MAX_TEXT_SIZE:
-        raise SchemaError(
-            Problem(f"is larger than {format_bytes(_MAX_TEXT_SIZE)}, the limit for text files", str(path))
-        )
+        message = f"is larger than {format_bytes(_MAX_TEXT_SIZE)}, the limit for text files"
+        raise SchemaError(Problem(message, str(path)))
     return content.decode("utf-8-sig", "surrogateescape")
 
 

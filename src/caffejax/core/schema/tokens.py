@@ -1,13 +1,16 @@
-"""Tokens of a prototxt, and a cursor over them that records problems."""
+"""Tokens of a prototxt, and the values that they stand for."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from functools import cached_property
-from typing import NoReturn
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any
 
-from ...base.errors import Problem
+from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
+
+from ...base.errors import did_you_mean
 
 # A number includes adjacent letters and dots, so that `3x` is one invalid number instead of two tokens.
 _TOKEN = re.compile(
@@ -21,8 +24,24 @@ _TOKEN = re.compile(
 )
 
 _BARE_WORD = re.compile(r"(?=[\d.]*[A-Za-z_/~\\])[\w./~\\](?:[\w./\\~+*$%@()-]|:(?!\s|$)|=[^\s}]*)*", re.ASCII)
+_INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)", re.ASCII)
+_FLOAT = re.compile(  # a number that is not octal, with the suffix f in some files; or a word
+    r"(-?(?!0+[1-9][0-9]*$)(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)f?|-?(?:inf|infinity|nan)", re.ASCII | re.I
+)
+_ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+_MAX_DIGITS = 20  # the length of the largest 64-bit number
+_ESCAPES = {b"a": 7, b"b": 8, b"f": 12, b"n": 10, b"r": 13, b"t": 9, b"v": 11}
+_ESCAPES |= {quote: quote[0] for quote in (b"\\", b"?", b"'", b'"')}
+_BOOLEANS = {**dict.fromkeys(("true", "True", "t", "1"), True), **dict.fromkeys(("false", "False", "f", "0"), False)}
+_RANGES = {
+    FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
+    FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
+    FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1),
+    FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
+}
 
 END = ""
+CLOSING = {"{": "}", "<": ">", "[": "]"}
 
 
 class Tokens(list[str]):
@@ -56,87 +75,70 @@ class Tokens(list[str]):
         return tokens, [0, *(match.end() for match in re.finditer("\n", self.text))]
 
 
-CLOSING = {"{": "}", "<": ">", "[": "]"}
+def make_converter(field: FieldDescriptor) -> Callable[[str], Any]:
+    """Return a function that converts a token, with its minus, to a value, or raises `ValueError` with the reason."""
+    if field.cpp_type in _RANGES:
+        return partial(_parse_integer, limits=_RANGES[field.cpp_type])
+    if field.enum_type:
+        return partial(_parse_enum, enum=field.enum_type)
+    return _parse_boolean if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL else _parse_float
 
 
-class GiveUpError(Exception):
-    """Raised if the parser cannot follow the structure of the text. The problem is already recorded."""
+def _parse_integer(text: str, limits: tuple[int, int]) -> int:
+    low, high = limits
+    match = _INTEGER.fullmatch(text)
+    if not match:
+        raise ValueError(f"expected an integer, found '{text}'")
+    digits = match[1]
+    base = 10 if digits[0] != "0" else 16 if digits[1:2] in ("x", "X") else 8
+    if base == 10 and len(digits) > _MAX_DIGITS:  # int() refuses strings of thousands of digits
+        raise ValueError(f"a number of {len(digits)} digits is out of range: {low} to {high}")
+    value = int(text, base)
+    if not low <= value <= high:
+        number = f"{value}" if value.bit_length() <= 128 else "the number"
+        raise ValueError(f"{number} is out of range: {low} to {high}")
+    return value
 
 
-class Cursor:
-    """A position in a text.
+def _parse_boolean(text: str) -> bool:
+    if text not in _BOOLEANS:
+        raise ValueError(f"expected true or false, found '{text}'")
+    return _BOOLEANS[text]
 
-    Attributes:
-        tokens: the tokens of the text.
-        file: the file's name for messages, or None.
-        position: the index of the next token.
-        problems: the problems recorded so far.
-    """
 
-    def __init__(self, text: str, file: str | None) -> None:
-        self.tokens = Tokens(text)
-        self.file = file
-        self.position = 0
-        self.problems: list[Problem] = []
+def _parse_enum(text: str, enum: EnumDescriptor) -> int:
+    if text in enum.values_by_name:
+        return int(enum.values_by_name[text].number)
+    if text.lstrip("-")[0].isdigit():
+        number = _parse_integer(text, _RANGES[FieldDescriptor.CPPTYPE_INT32])
+        if number in enum.values_by_number:
+            return number
+    hint = did_you_mean(text.lstrip("-"), enum.values_by_name) or "; known: " + ", ".join(enum.values_by_name)
+    raise ValueError(f"'{text}' is not a value of {enum.name}{hint}")
 
-    def skip_value(self) -> None:
-        """Skip a value of any kind: `: value`, `{...}` or `: [...]`."""
-        tokens = self.tokens
-        colon = tokens[self.position] == ":"
-        self.position += colon
-        token = tokens[self.position]
-        if token in CLOSING:
-            self.skip_nested()
-        elif token[:1] in ('"', "'") and len(token) > 1:
-            while tokens[self.position][:1] in ('"', "'"):
-                self.position += 1
-        else:
-            self.position += token == "-"
-            token = tokens[self.position]
-            if not (token[:1].isalnum() or token[:1] in ("_", ".")):
-                self.give_up(self.position, f"expected a value, found {self.quote(self.position)}")
-            self.position += 1
 
-    def skip_nested(self) -> None:
-        """Skip from an opening bracket to the token after its closing bracket."""
-        tokens, stack = self.tokens, [CLOSING[self.tokens[self.position]]]
-        while stack:
-            self.position += 1
-            token = tokens[self.position]
-            if token == stack[-1]:
-                stack.pop()
-            elif token in CLOSING:
-                stack.append(CLOSING[token])
-            elif token == END or token in CLOSING.values():
-                self.give_up(self.position, f"expected '{stack[-1]}', found {self.quote(self.position)}")
-        self.position += 1
+def _parse_float(text: str) -> float:
+    match = _FLOAT.fullmatch(text)
+    if not match:
+        raise ValueError(f"expected a number, found '{text}'")
+    return float(match[1] or text)  # protobuf stores numbers beyond float32 as infinity, as its parser does
 
-    def expect(self, token: str) -> None:
-        """Advance past the given token. If the next token differs, record a problem and raise `GiveUpError`."""
-        if self.tokens[self.position] != token:
-            self.give_up(self.position, f"expected '{token}', found {self.quote(self.position)}")
-        self.position += 1
 
-    def quote(self, index: int) -> str:
-        """Return the token at `index` in quotes for a message, shortened to 60 characters."""
-        token = self.tokens[index]
-        if token == "-":
-            token += self.tokens[index + 1]
-        if token in ('"', "'"):
-            return "an unclosed string"
-        printable = token.encode(errors="backslashreplace").decode()
-        return f"'{printable if len(token) < 60 else printable[:60] + '...'}'" if token else "the end of the text"
+def unquote(token: str) -> bytes:
+    """Return the bytes of a quoted string token, with escapes replaced."""
+    body = token[1:-1].encode("utf-8", "surrogateescape")
+    return _ESCAPE.sub(_unescape, body) if b"\\" in body else body
 
-    def make_problem(self, index: int, message: str) -> Problem:
-        """Return a problem with the line and column of the token at `index`."""
-        line, column = self.tokens.find_line_and_column(index)
-        return Problem(message, self.file, line, column)
 
-    def add_problem(self, index: int, message: str) -> None:
-        """Record a problem at the token with the given index."""
-        self.problems.append(self.make_problem(index, message))
-
-    def give_up(self, index: int, message: str) -> NoReturn:
-        """Record a problem at the token with the given index, and raise `GiveUpError`."""
-        self.add_problem(index, message)
-        raise GiveUpError
+def _unescape(match: re.Match[bytes]) -> bytes:
+    octal, hexadecimal, short, long, letter = match.groups()
+    if octal or hexadecimal:
+        return bytes([int(octal, 8) & 255 if octal else int(hexadecimal, 16)])
+    if short or long:
+        try:
+            return chr(int(short or long, 16)).encode()
+        except (ValueError, OverflowError):  # a surrogate, or larger than the last code point
+            raise ValueError(f"'{match[0].decode()}' is not a valid escape: there is no such character") from None
+    if letter not in _ESCAPES:
+        raise ValueError(f"'\\{letter.decode(errors='replace')}' is not a valid escape sequence")
+    return bytes([_ESCAPES[letter]])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.message import Message
 
-from ...base.errors import Problem, SchemaError, did_you_mean
+from ...base.errors import Problem, SchemaError, did_you_mean, raise_if_any
 from ...base.human_readable import format_count
 from .caffe_pb2 import (
     AnnotatedDatum,
@@ -21,34 +22,15 @@ from .caffe_pb2 import (
 # other names are formed from the enum's words: INNER_PRODUCT becomes InnerProduct
 _IRREGULAR_V1_NAMES = {
     "NONE": "",
-    "ABSVAL": "AbsVal",
-    "ARGMAX": "ArgMax",
-    "BN": "BN",
-    "BNLL": "BNLL",
-    "CONVOLUTION3D": "Convolution3D",
-    "DECONVOLUTION3D": "Deconvolution3D",
     "HDF5_DATA": "HDF5Data",
     "HDF5_OUTPUT": "HDF5Output",
-    "IMAGE_SEG_DATA": "ImageSegData",
-    "LRN": "LRN",
-    "MULTI_STAGE_MEANFIELD": "MultiStageMeanfield",
-    "MVN": "MVN",
-    "POOLING3D": "Pooling3D",
-    "RELU": "ReLU",
-    "RELU6": "ReLU6",
-    "ROIPOOLING": "ROIPooling",
     "SOFTMAX_LOSS": "SoftmaxWithLoss",
-    "TANH": "TanH",
-    "UNPOOLING": "UnPooling",
+    **{name.upper(): name for name in ("AbsVal", "ArgMax", "BN", "BNLL", "LRN", "MVN", "ReLU", "ReLU6", "TanH")},
+    **{name.upper(): name for name in ("Convolution3D", "Deconvolution3D", "Pooling3D", "ROIPooling", "UnPooling")},
 }
 
 
-def get_v1_type_name(number: int) -> str:
-    """Return the current name of a layer type in V1LayerParameter's enum: "ReLU" for RELU.
-
-    Raises:
-        SchemaError: if the number is not in the enum.
-    """
+def _get_v1_type_name(number: int) -> str:
     names = V1LayerParameter.LayerType.DESCRIPTOR.values_by_number
     if number not in names:
         raise SchemaError(f"there is no V1 layer type {number}")
@@ -56,30 +38,27 @@ def get_v1_type_name(number: int) -> str:
     return _IRREGULAR_V1_NAMES.get(name, "".join(word.capitalize() for word in name.split("_")))
 
 
-def upgrade_v1(net: NetParameter) -> list[str]:
+def upgrade_v1(net: NetParameter) -> None:
     """Convert V1 layers (`layers`) to current layers (`layer`)."""
     for old in net.layers:
         _upgrade_v1_layer(old, net.layer.add())
     del net.layers[:]
-    return []
+
+
+# the fields of ParamSpec that replace fields of V1 layers; the share modes have the same numbers in both versions
+_SPEC_FIELDS = {"param": "name", "blob_share_mode": "share_mode", "blobs_lr": "lr_mult", "weight_decay": "decay_mult"}
 
 
 def _upgrade_v1_layer(old: V1LayerParameter, new: LayerParameter) -> None:
     for field, value in old.ListFields():
-        if field.message_type and field.name in new.DESCRIPTOR.fields_by_name:
-            target = getattr(new, field.name)
-            target.extend(value) if field.is_repeated else target.CopyFrom(value)
-    for name in ("bottom", "top", "loss_weight"):
-        getattr(new, name).extend(getattr(old, name))
-    for name in ("name", "strict_dim"):
-        if old.HasField(name):
-            setattr(new, name, getattr(old, name))
-    if old.HasField("type"):
-        new.type = get_v1_type_name(old.type)
-    names = {"param": "name", "blob_share_mode": "share_mode", "blobs_lr": "lr_mult", "weight_decay": "decay_mult"}
-    for name, new_name in names.items():  # the modes have the same numbers in both versions
-        for i, value in enumerate(getattr(old, name)):
-            setattr(new.param[i] if i < len(new.param) else new.param.add(), new_name, value)
+        if field.name == "type":
+            new.type = _get_v1_type_name(old.type)
+        elif field.name in _SPEC_FIELDS:
+            for i, item in enumerate(value):
+                spec = new.param[i] if i < len(new.param) else new.param.add()
+                setattr(spec, _SPEC_FIELDS[field.name], item)
+        elif field.name in new.DESCRIPTOR.fields_by_name:
+            _set_field(new, field.name, value)
 
 
 _DATA_PARAMS = {
@@ -97,17 +76,14 @@ def upgrade_transforms(net: NetParameter) -> list[str]:
     """
     is_changed = False
     for layer in net.layers:
-        if layer.type not in _DATA_PARAMS:
-            continue
-        data = getattr(layer, _DATA_PARAMS[layer.type])
-        for name in _TRANSFORM_FIELDS:
+        data: Any = getattr(layer, _DATA_PARAMS.get(layer.type, ""), None)
+        for name in _TRANSFORM_FIELDS if data is not None else ():
             if data.HasField(name):
                 setattr(layer.transform_param, name, getattr(data, name))
                 data.ClearField(name)
                 is_changed = True
-    return (
-        [f"{', '.join(_TRANSFORM_FIELDS)} in data layers are old; move them to transform_param"] if is_changed else []
-    )
+    warning = f"{', '.join(_TRANSFORM_FIELDS)} in data layers are old; move them to transform_param"
+    return [warning] if is_changed else []
 
 
 def upgrade_inputs(net: NetParameter) -> list[str]:
@@ -126,37 +102,19 @@ def upgrade_inputs(net: NetParameter) -> list[str]:
     del net.input[:], net.input_shape[:], net.input_dim[:]
     if not shapes:
         return [f"input '{name}' has no shape and is dropped, as in Caffe; write an Input layer" for name in names]
-    layers = list(net.layer)
-    del net.layer[:]
-    layer = net.layer.add(name="input", type="Input", top=names)
+    layer = LayerParameter(name="input", type="Input", top=names)
     for shape in shapes[: len(names)]:
         layer.input_param.shape.add(dim=shape)
-    net.layer.extend(layers)
+    net.layer.insert(0, layer)
     return ["input fields are old; write an Input layer, as `caffejax upgrade OLD NEW` does"]
 
 
-def find_needed_inputs(net: NetParameter) -> list[str]:
-    """Return the names in the net's `input` fields that a layer reads before any layer produces them."""
-    produced: set[str] = set()
-    needed = dict.fromkeys(net.input, False)
-    for bottoms, tops in ((layer.bottom, layer.top) for layers in (net.layers, net.layer) for layer in layers):
-        for bottom in bottoms:
-            if bottom in needed and bottom not in produced:
-                needed[bottom] = True
-        produced.update(tops)
-    return [name for name, is_needed in needed.items() if is_needed]
-
-
-def upgrade_batch_norms(net: NetParameter) -> list[str]:
+def upgrade_batch_norms(net: NetParameter) -> None:
     """Set lr_mult and decay_mult to 0 in BatchNorm layers with three `param` entries, which apply to statistics."""
     for layer in net.layer:
         if layer.type == "BatchNorm" and len(layer.param) == 3:
             for param in layer.param:
                 param.lr_mult = param.decay_mult = 0
-    return []
-
-
-_TOP_NUMBERS = range(1, 5)  # the tops are numbered 1 to 4 in the fields of cbfinn's older MemoryData
 
 
 def upgrade_softmax(net: NetParameter) -> list[str]:
@@ -194,25 +152,23 @@ def _memory_shapes(layer: LayerParameter) -> list[list[int]]:
     p = layer.memory_data_param
     if p.input_shapes:
         return [list(shape.dim) for shape in p.input_shapes]
-    numbers = _TOP_NUMBERS[: len(layer.top)] if p.channels1 else ()
+    numbers = range(1, 5)[: len(layer.top)] if p.channels1 else ()  # of the tops, in cbfinn's older fields
     return [[p.batch_size, *(getattr(p, f"{side}{i}") for side in ("channels", "height", "width"))] for i in numbers]
 
 
-def upgrade_stats_batch_size(net: NetParameter) -> list[str]:
+def upgrade_stats_batch_size(net: NetParameter) -> None:
     """Copy the net's `bn_stats_batch_size`, a field of Intel's fork, to each BatchNorm layer that does not set it."""
     size = net.bn_stats_batch_size
     for layer in net.layer if size else ():
         if layer.type == "BatchNorm" and not layer.batch_norm_param.HasField("stats_batch_size"):
             layer.batch_norm_param.stats_batch_size = size
     net.ClearField("bn_stats_batch_size")
-    return []
 
 
-def drop_inactive_settings(net: NetParameter) -> list[str]:
+def drop_inactive_settings(net: NetParameter) -> None:
     """Drop settings that MyCaffe marks as inactive, and rename MyCaffe's fields to the names in other forks.
 
-    The fields that mark settings, `active` and `option`, are removed as well. The returned list is empty, because these
-    changes need no remark.
+    The fields that mark settings, `active` and `option`, are removed as well.
     """
     for layer in net.layer:
         for name, new_name in (("normalization2_param", "norm_param"), ("multiboxloss_param", "multibox_loss_param")):
@@ -226,7 +182,6 @@ def drop_inactive_settings(net: NetParameter) -> list[str]:
             _rename_field(layer.transform_param, name, new_name)
         if layer.annotated_data_param.anno_type == AnnotatedDatum.NONE:  # MyCaffe writes it for an unset field
             layer.annotated_data_param.ClearField("anno_type")
-    return []
 
 
 _BIAS_PARAMS = {
@@ -261,14 +216,14 @@ def _rename_field(message: Message, name: str, new_name: str) -> None:
 def _set_field(message: Message, name: str, value: Any) -> None:
     field = message.DESCRIPTOR.fields_by_name[name]
     if field.is_repeated:
-        getattr(message, name).append(value)
+        getattr(message, name).extend(value if hasattr(value, "extend") else [value])
     elif field.message_type:
         getattr(message, name).CopyFrom(value)
     else:
         setattr(message, name, value)
 
 
-def expand_layers(net: NetParameter) -> list[str]:
+def expand_layers(net: NetParameter) -> None:
     """Expand layers with certain settings of MyCaffe or Intel's fork into several layers.
 
     An InnerProduct with min_top_axes is followed by a Reshape that appends axes of size 1 to the top. A recurrent layer
@@ -291,15 +246,11 @@ def expand_layers(net: NetParameter) -> list[str]:
         copies = NetParameter(layer=layers)
         del net.layer[:]
         net.layer.extend(copies.layer)
-    return []
 
 
 def _new_layer(template: LayerParameter, name: str, type: str, bottom: str, top: str) -> LayerParameter:
-    """Return a new layer that has the `include` and `exclude` rules of the layer `template`."""
-    new = LayerParameter(name=name, type=type, bottom=[bottom], top=[top])
-    new.include.extend(template.include)
-    new.exclude.extend(template.exclude)
-    return new
+    include, exclude = template.include, template.exclude
+    return LayerParameter(name=name, type=type, bottom=[bottom], top=[top], include=include, exclude=exclude)
 
 
 def _append_axes(layer: LayerParameter) -> list[LayerParameter]:
@@ -394,11 +345,12 @@ def _drop_inactive_messages(message: Message) -> None:
             message.ClearField(field.name)
 
 
-def rename_fork_settings(net: NetParameter) -> list[str]:
+def rename_fork_settings(net: NetParameter) -> None:
     """Replace settings that are other names for BVLC Caffe's by these.
 
-    They are `hole` (DeepLab) and `dilation_h` (yjxiong/caffe) for `dilation`, `ceil_mode` for `round_mode`, and
-    DeepLab's softmaxloss_param for loss_param. The returned list is empty, because these changes need no remark.
+    They are `hole` (DeepLab) and `dilation_h` (yjxiong/caffe) for `dilation`, `ceil_mode` for `round_mode`,
+    DeepLab's softmaxloss_param for loss_param, and cpmdata_param with transform_param (convolutional pose machines) for
+    data_param with OpenPose's cpm_transform_param.
 
     Raises:
         SchemaError: if a setting is set twice or incompletely, or has no other name. It contains all problems.
@@ -412,20 +364,19 @@ def rename_fork_settings(net: NetParameter) -> list[str]:
             if not layer.pooling_param.ceil_mode:
                 layer.pooling_param.round_mode = layer.pooling_param.FLOOR
             layer.pooling_param.ClearField("ceil_mode")
+        elif layer.type == "CPMData" and layer.HasField("cpmdata_param"):
+            message = _rename_cpm_data(layer)
         elif layer.HasField("softmaxloss_param"):
             message = _rename_ignored_label(layer)
         if message is not None:
             problems.append(Problem(message, layer=layer.name, layer_type=layer.type))
-    if problems:
-        raise SchemaError(problems)
-    return []
+    raise_if_any(SchemaError, problems)
 
 
 _DILATIONS = (("hole",), ("hole_h", "hole_w"), ("dilation_h", "dilation_w"))  # for all axes, or for height and width
 
 
 def _rename_dilation(p: ConvolutionParameter) -> str | None:
-    """Rename the settings for `dilation`; return an error message or None."""
     fork_names = [names for names in _DILATIONS if any(p.HasField(name) for name in names)]
     all_names = [*fork_names, *([("dilation",)] if p.dilation else [])]
     if len(all_names) > 1:
@@ -447,6 +398,27 @@ def _rename_ignored_label(layer: LayerParameter) -> str | None:
     if settings := ", ".join(field.name for field, _ in p.ListFields()):
         return f"setting softmaxloss_param.{settings} (of deeplab) is not supported, except a single ignore_label"
     layer.ClearField("softmaxloss_param")
+    return None
+
+
+_CPM_DATA_FIELDS = ("source", "batch_size", "backend", "rand_skip", "prefetch")  # the others have no effect in the fork
+
+
+def _rename_cpm_data(layer: LayerParameter) -> str | None:
+    names = [name for name in ("data_param", "cpm_transform_param") if layer.HasField(name)]
+    if names:
+        return f"cpmdata_param and {names[0]} cannot be set together; remove one of them"
+    for field, value in layer.cpmdata_param.ListFields():
+        if field.name in _CPM_DATA_FIELDS:
+            setattr(layer.data_param, field.name, value)
+    target = layer.cpm_transform_param
+    target.SetInParent()
+    for field, value in layer.transform_param.ListFields():
+        if field.name not in target.DESCRIPTOR.fields_by_name:
+            return f"setting transform_param.{field.name} is not one of CPMData's"
+        _set_field(target, field.name, value)
+    layer.ClearField("cpmdata_param")
+    layer.ClearField("transform_param")
     return None
 
 
@@ -477,7 +449,7 @@ def upgrade_net(net: NetParameter) -> list[str]:
         )
     warnings = ["'layers' is old; write layer { type: \"ReLU\" ... }"] if net.layers else []
     for upgrade in _UPGRADES:
-        warnings += upgrade(net)
+        warnings += upgrade(net) or []
     return warnings
 
 
@@ -512,36 +484,18 @@ def upgrade_solver(solver: SolverParameter) -> list[str]:
     return warnings
 
 
-def _identity_names(*names: str) -> dict[str, str]:
-    return {name: name for name in names}
-
-
 # the names of layer types in V0, and in lower case in V1
-_V0_RENAMED = {"conv": "convolution", "images": "image_data", "innerproduct": "inner_product", "pool": "pooling"}
-_V0_NAMES = _V0_RENAMED | _identity_names(
-    *("accuracy", "bnll", "concat", "data", "dropout", "euclidean_loss", "flatten", "hdf5_data", "hdf5_output"),
-    *("im2col", "infogain_loss", "lrn", "multinomial_logistic_loss", "relu", "sigmoid", "softmax", "softmax_loss"),
-    *("split", "tanh", "window_data"),
-)
-
-_WEIGHT_LAYER_FIELDS = {"biasterm": "bias_term", **_identity_names("num_output", "weight_filler", "bias_filler")}
-_WINDOW_FIELDS = {"kernelsize": "kernel_size", **_identity_names("pad", "stride")}
-_SOURCE_FIELDS = {"batchsize": "batch_size", **_identity_names("source")}
-_IMAGE_FIELDS = {"shuffle_images": "shuffle", **_identity_names("new_height", "new_width")}
-_DETECTION_FIELDS = ("fg_threshold", "bg_threshold", "fg_fraction", "context_pad", "crop_mode")
-_FIELDS: dict[str, tuple[str, dict[str, str]]] = {
-    # V0 type: its parameter message in V1, and the field of that message for each V0 field
-    "conv": ("convolution_param", _WEIGHT_LAYER_FIELDS | _WINDOW_FIELDS | _identity_names("group")),
-    "innerproduct": ("inner_product_param", _WEIGHT_LAYER_FIELDS),
-    "pool": ("pooling_param", _WINDOW_FIELDS | _identity_names("pool")),
-    "dropout": ("dropout_param", _identity_names("dropout_ratio")),
-    "lrn": ("lrn_param", _identity_names("local_size", "alpha", "beta", "k")),
-    "concat": ("concat_param", _identity_names("concat_dim")),
-    "infogain_loss": ("infogain_loss_param", _identity_names("source")),
-    "data": ("data_param", _SOURCE_FIELDS | _identity_names("rand_skip")),
-    "hdf5_data": ("hdf5_data_param", _SOURCE_FIELDS),
-    "images": ("image_data_param", _SOURCE_FIELDS | _IMAGE_FIELDS | _identity_names("rand_skip")),
-    "window_data": ("window_data_param", _SOURCE_FIELDS | {f"det_{name}": name for name in _DETECTION_FIELDS}),
+_V0_NAMES = {"conv": "convolution", "images": "image_data", "innerproduct": "inner_product", "pool": "pooling"} | {
+    name: name
+    for name in (
+        *("accuracy", "bnll", "concat", "data", "dropout", "euclidean_loss", "flatten", "hdf5_data", "hdf5_output"),
+        *("im2col", "infogain_loss", "lrn", "multinomial_logistic_loss", "relu", "sigmoid", "softmax", "softmax_loss"),
+        *("split", "tanh", "window_data"),
+    )
+}
+# V0's fields that have other names in V1; all types share V0's fields, and a type has those that its V1 message has
+_V0_RENAMED_FIELDS = {"biasterm": "bias_term", "kernelsize": "kernel_size", "batchsize": "batch_size"} | {
+    f"det_{name}": name for name in ("fg_threshold", "bg_threshold", "fg_fraction", "context_pad", "crop_mode")
 }
 _V0_TRANSFORM_FIELDS = {"scale": "scale", "meanfile": "mean_file", "cropsize": "crop_size", "mirror": "mirror"}
 
@@ -559,11 +513,10 @@ def upgrade_v0(net: NetParameter) -> list[str]:
     for layer in _fold_padding(net):
         upgrade = _upgrade_v0_layer if layer.HasField("layer") else _upgrade_interspersed_v1
         try:
-            warnings += upgrade(layer, new.layers.add())
+            warnings += upgrade(layer, new.layers.add(bottom=layer.bottom, top=layer.top))
         except SchemaError as error:
             problems += error.problems
-    if problems:
-        raise SchemaError(problems)
+    raise_if_any(SchemaError, problems)
     net.CopyFrom(new)
     return warnings
 
@@ -595,10 +548,11 @@ def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
 def _upgrade_v0_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
     """Fill the V1 layer `new` from a V0 layer; return a warning for every field that the layer's type does not have."""
     v0_layer, warnings = old.layer, []
-    param, fields = _FIELDS.get(v0_layer.type, ("", {}))
-    new.bottom.extend(old.bottom)
-    new.top.extend(old.top)
+    # other layers that can be shuffled in V1 could not be in V0
+    renamed_fields = _V0_RENAMED_FIELDS | ({"shuffle_images": "shuffle"} if v0_layer.type == "images" else {})
+    settings = getattr(new, f"{_V0_NAMES.get(v0_layer.type)}_param", None)
     for field, value in v0_layer.ListFields():
+        new_name = renamed_fields.get(field.name, field.name)
         if field.name == "name":
             new.name = value
         elif field.name == "type":
@@ -609,8 +563,8 @@ def _upgrade_v0_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]
             setattr(new.transform_param, _V0_TRANSFORM_FIELDS[field.name], value)
         elif field.name == "hdf5_output_param" and v0_layer.type == "hdf5_output":
             new.hdf5_output_param.CopyFrom(value)
-        elif field.name in fields:
-            _set_field(getattr(new, param), fields[field.name], value)
+        elif settings is not None and new_name in settings.DESCRIPTOR.fields_by_name:
+            _set_field(settings, new_name, value)
         else:
             warnings.append(
                 f"layer '{v0_layer.name}': {field.name} has no effect on type '{v0_layer.type}' and is dropped"
@@ -619,12 +573,7 @@ def _upgrade_v0_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]
 
 
 def _upgrade_interspersed_v1(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
-    """Fill `new` from a V1 layer in a file with V0 layers; return a warning if settings are dropped.
-
-    Caffe treats such a layer as a V0 layer, and keeps only its bottoms and tops.
-    """
-    new.bottom.extend(old.bottom)
-    new.top.extend(old.top)
+    """Return a warning if settings of a V1 layer among V0 layers are dropped. Caffe keeps its bottoms and tops."""
     dropped_fields = [field.name for field, _ in old.ListFields() if field.name not in ("bottom", "top")]
     message = (
         f"layer '{old.name}' is a V1 layer in a file with V0 layers, where Caffe reads only bottom and top: "
@@ -638,11 +587,10 @@ def _v1_type(v0_layer: V0LayerParameter) -> V1LayerParameter.LayerType:
     if v0_layer.type not in _V0_NAMES:
         hint = did_you_mean(v0_layer.type, _V0_NAMES)
         raise SchemaError(Problem(f"there is no V0 layer type '{v0_layer.type}'{hint}", layer=v0_layer.name))
-    number: V1LayerParameter.LayerType = getattr(V1LayerParameter, _V0_NAMES[v0_layer.type].upper())
-    return number
+    return getattr(V1LayerParameter, _V0_NAMES[v0_layer.type].upper())
 
 
-_UPGRADES = (
+_UPGRADES: tuple[Callable[[NetParameter], list[str] | None], ...] = (
     *(upgrade_v0, upgrade_transforms, upgrade_v1, upgrade_inputs, upgrade_batch_norms),
     *(upgrade_softmax, upgrade_memory_data, upgrade_stats_batch_size, drop_inactive_settings, drop_bias_multipliers),
     *(expand_layers, rename_fork_settings),

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...base.varint import encode_varint
+
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 _SIZES = {FIXED64: 8, FIXED32: 4}
 
@@ -43,28 +45,6 @@ def read_fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]
             raise ValueError(f"there is no valid field at byte {start}")
 
 
-def read_varints(data: memoryview) -> list[int]:
-    """Decode the integers of a packed field.
-
-    Raises:
-        ValueError: if the last integer is truncated.
-    """
-    values, position = [], 0
-    while position < len(data):
-        value, position = _read_varint(data, position)
-        values.append(value)
-    return values
-
-
-def encode_varint(value: int) -> bytes:
-    """Encode a nonnegative integer as a varint."""
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*encoded, value])
-
-
 def encode_delimited(number: int, *contents: bytes | memoryview) -> list[bytes | memoryview]:
     """Encode a length-delimited field whose content is the concatenation of `contents`; return its pieces in order."""
     return [encode_varint(number << 3 | DELIMITED), encode_varint(sum(len(content) for content in contents)), *contents]
@@ -95,11 +75,7 @@ def _read_bytes(data: memoryview, position: int, size: int) -> memoryview:
 
 
 def _read_repeated(data: memoryview, position: int, key: int, size: int) -> tuple[memoryview, int]:
-    """Read consecutive values of `size` bytes, each preceded by the same `key` bytes.
-
-    Returns:
-        The values without their keys, and the position after the last value.
-    """
+    """Read consecutive values of `size` bytes, each preceded by the same `key` bytes, which are left out."""
     _read_bytes(data, position, key + size)
     count = (len(data) - position) // (key + size)
     table = np.frombuffer(data, np.uint8, count * (key + size), position).reshape(count, key + size)

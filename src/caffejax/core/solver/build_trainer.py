@@ -1,16 +1,14 @@
-"""Construction of the train net, test nets, loaders, optimizer and train state from a solver's settings.
-
-An estimate, which allocates and compiles nothing, first checks that training fits into memory.
-"""
+"""Construction of the train net, test nets, loaders, optimizer and train state from a solver's settings."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,20 +16,20 @@ import optax
 from jax.sharding import Mesh
 
 from ...base.config import DataShard, NetConfig, TrainConfig
-from ...base.errors import GraphError, Problem, SolverError, locate_errors
-from ...base.host_memory import get_device_memory, get_free_memory, get_memory_budget
-from ...base.human_readable import format_bytes, format_count
+from ...base.errors import GraphError, Problem, SolverError, locate_errors, raise_if_any
+from ...base.host_memory import get_memory_budget
+from ...base.human_readable import format_count
 from ..checkpoints.load_save import drop_empty_files, load_weights
 from ..data.loader import Loader
 from ..data.split_batch_size import split_batch_sizes
 from ..data.user_data import UserData, format_inputs
 from ..graph import Graph
 from ..graph.caffe_log import log_creation
-from ..graph.element_counts import count_elements
 from ..graph.trained_layers import separate_params
 from ..layers.bucketed_random import make_key
 from ..layers.context import fold_in_name
-from ..parallel import DATA, broadcast_from_first, first_local_device, local_shard, make_mesh
+from ..parallel.coordination import broadcast_from_first
+from ..parallel.mesh import DATA, first_local_device, local_shard, make_mesh
 from ..program.callbacks import find_layers_outside_programs, find_layers_without_padding, find_writers
 from ..program.net import Net
 from ..schema import format_text, read_solver, source_file
@@ -40,6 +38,7 @@ from . import lr_schedules, solver_param
 from .caffe_optimizer import make_optimizer
 from .evaluate import supports_parallel_eval
 from .fingerprint import check_same_job
+from .optax_interface import drop_update_settings, use_optax
 from .output_checks import check_layer_outputs, check_snapshot_files
 from .periodic_evaluation import PeriodicEvaluation
 from .placement import Placement
@@ -49,106 +48,7 @@ from .snapshots import Snapshots, snapshot_prefix
 from .solver_param import check_files, find_weights_files
 from .state_files import find_resumable
 from .train_step import TrainState
-from .training_memory import estimate_training_memory
-from .user_optimizer import drop_update_settings, use_optax
-
-# the measured memory was 0.7 to 1.1 times the estimate, so a net that is refused does not fit
-_MARGIN = 1.5
-_NO_REMEDY = "neither a smaller batch, recomputation nor bfloat16 would make it fit"
-_MAX_BYTES_PER_ELEMENT = 8 * 4  # bytes for each element of params and tops: an upper bound of the memory for training
-
-
-def check_memory(net: Net, device: jax.Device, memory_limit: int | None, rebuild: Callable[[NetConfig], Net]) -> None:
-    """Check that training fits into free memory, and log a warning if it may not fit.
-
-    Nets with layers on the host and nets without a loss are not checked.
-
-    Args:
-        net: the train net.
-        device: the device to train on.
-        memory_limit: the user's limit in bytes, which replaces the free memory, or None. With `remat="auto"`, the limit
-            is only a target, and the check uses the larger of the limit and the free memory.
-        rebuild: a function that takes a `NetConfig` and builds the net with it.
-
-    Raises:
-        SolverError: if training takes over 1.5 times the free memory. The message suggests changes with which training
-            would fit.
-    """
-    graph, config = net.graph, net.config
-    if net.has_host_layers or not any(graph.loss_weights):
-        return
-    capacity = get_device_memory(device) or get_free_memory()
-    if memory_limit is not None:
-        capacity = max(capacity, memory_limit) if config.remat == "auto" else memory_limit
-    if _MAX_BYTES_PER_ELEMENT * sum(count_elements(graph)) < capacity:
-        return
-    limit = config.memory_limit if config.remat == "auto" else None
-    required_bytes = _estimate_memory(net, limit)
-    if required_bytes <= capacity:
-        return
-    source = "memory_limit allows" if capacity == memory_limit else "are free"
-    message = (
-        f"training takes about {format_bytes(required_bytes)}, {format_bytes(required_bytes - capacity)} more than the "
-        f"{format_bytes(capacity)} that {source}"
-    )
-    if required_bytes <= _MARGIN * capacity:
-        log.warning("%s; training may run out of memory", message)
-        return
-    remedies = "; ".join(_find_remedies(net, capacity, rebuild)) or _NO_REMEDY
-    hint = "" if capacity == memory_limit else "; if there is more memory, set --memory_limit=SIZE"
-    raise SolverError(Problem(f"{message}; {remedies}{hint}", file=graph.file))
-
-
-def _estimate_memory(net: Net, limit: int | None, batch: int | None = None) -> int:
-    memory = estimate_training_memory(net, batch) if limit is None else estimate_training_memory(net, batch, limit)
-    return memory.peak_without_remat if limit is None else memory.peak
-
-
-def _find_remedies(net: Net, capacity: int, rebuild: Callable[[NetConfig], Net]) -> Iterator[str]:
-    """Yield a description of each change that makes training fit. If none is sufficient, describe all of them together.
-
-    Args:
-        net: the train net.
-        capacity: the memory in bytes.
-        rebuild: a function that takes a `NetConfig` and builds the net with it.
-    """
-    config, single_change_fits = net.config, False
-    changes: list[tuple[str, Net, int | None]] = []
-    if config.remat == "none":
-        changes.append(("--remat=auto", net, capacity))
-    if config.precision != "bfloat16":
-        limit = capacity if config.remat == "auto" else None
-        changes.append(("--precision=bfloat16", rebuild(replace(config, precision="bfloat16")), limit))
-    for flag, changed_net, limit in changes:
-        if (required_bytes := _estimate_memory(changed_net, limit)) <= capacity:
-            single_change_fits = True
-            yield f"{flag} would fit ({format_bytes(required_bytes)})"
-    if smaller_batch := _find_smaller_batch(net, capacity, capacity if config.remat == "auto" else None):
-        single_change_fits = True
-        yield f"a batch of {smaller_batch[0]} would fit ({format_bytes(smaller_batch[1])})"
-    if changes and not single_change_fits:
-        flags, smallest_net = " ".join(flag for flag, _, _ in changes), changes[-1][1]
-        if smaller_batch := _find_smaller_batch(smallest_net, capacity, capacity):
-            yield f"{flags} with a batch of {smaller_batch[0]} would fit ({format_bytes(smaller_batch[1])})"
-
-
-def _find_smaller_batch(net: Net, capacity: int, limit: int | None) -> tuple[int, int] | None:
-    """Halve the batch size until training fits; return `(batch size, bytes)`, or None if no batch size fits.
-
-    Args:
-        net: the train net.
-        capacity: the memory in bytes.
-        limit: the limit in bytes to which rematerialization reduces the memory, or None without rematerialization.
-    """
-    batch = min((net.graph.blobs[name].shape[0] for name in net.input_names if net.graph.blobs[name].shape), default=0)
-    while (batch := batch // 2) > 0:
-        try:
-            required_bytes = _estimate_memory(net, limit, batch)
-        except GraphError:
-            return None  # the net's shapes do not allow this batch
-        if required_bytes <= capacity:
-            return batch, required_bytes
-    return None
+from .training_memory import check_memory
 
 
 @dataclass(frozen=True)
@@ -160,8 +60,7 @@ class TrainerParts:
         file: the solver's file, or None.
         device: the device that trains, or the first device of this process if several devices train.
         placement: places the train state and batches on the devices.
-        config: the solver's options.
-        resume: the snapshot to restore before training, or None.
+        config: the solver's options, with the files of the first weights, and the snapshot to restore before training.
         seed: the seed of all random numbers.
         rate_schedule: the learning rate as a function of the iteration. It is NaN with an optimizer of optax, which has
             a learning rate of its own.
@@ -177,7 +76,6 @@ class TrainerParts:
     device: jax.Device
     placement: Placement
     config: TrainConfig
-    resume: str | os.PathLike[str] | None
     seed: int
     rate_schedule: lr_schedules.RateSchedule
     net: Net
@@ -236,6 +134,7 @@ def build_trainer(
     if list(weights_paths) != find_weights_files(param, path):  # the setting is replaced, as Caffe's flags replace it
         param.weights[:] = [os.fspath(p) for p in weights_paths]
     check_files(param, path, weights_paths, resume)
+    config = replace(config, weights=weights_paths, resume=resume)
     devices, parallel = _select_devices(config), config.parallel
     if len(devices) == 1 and jax.process_count() == 1 and (parallel.model > 1 or parallel.shard != "none"):
         raise SolverError(
@@ -268,7 +167,7 @@ def build_trainer(
     if (param.snapshot or param.snapshot_after_train) and not config.checkpoint_only:
         check_snapshot_files(param, net.graph)
     if mesh.size > 1:
-        _check_host_layers(net.graph, mesh)
+        check_host_layers(net.graph, mesh)
     else:
         if checks_memory:
             check_memory(net, device, net_config.memory_limit, train_settings.build)
@@ -282,12 +181,12 @@ def build_trainer(
         log_creation(test_nets[-1].graph)
     nets = [("the train net", net), *((f"test net #{i}", test_net) for i, test_net in enumerate(test_nets))]
     check_layer_outputs([(name, net.graph) for name, net in nets])
-    open_loader = open_loader or make_loader_opener(net, test_nets, data, test_data)
+    open_loader = open_loader or make_loader_opener(nets, data, test_data)
     loader = open_loader(net)
     tests = PeriodicEvaluation(param, test_nets, net, key, mesh, open_loader)
     loaders = [loader, *(evaluator.loader for evaluator in tests.evaluators)]
     named_nets = {name: (net, loader) for (name, net), loader in zip(nets, loaders, strict=True)}
-    check_same_job(param, config, seed, devices, named_nets, weights_paths, resume)
+    check_same_job(param, config, seed, devices, named_nets)
     if param.snapshot or param.snapshot_after_train:
         check_shared_folder(snapshot_prefix(param, path))
     log.info("Solver scaffolding done.")
@@ -308,20 +207,13 @@ def build_trainer(
         device=device,
         placement=placement,
         config=config,
-        resume=resume,
         seed=seed,
         rate_schedule=lr_schedules.rate_schedule(param) if config.optimizer is None else lambda _: np.float32(np.nan),
         net=net,
         loader=loader,
         tests=tests,
         optimizer=optimizer,
-        snapshots=Snapshots(
-            param,
-            path,
-            tests.keep_rule(config.keep_last, config.keep_best),
-            config.checkpoint_only,
-            config.on_snapshot_error,
-        ),
+        snapshots=Snapshots(param, path, tests.keep_rule(config.keep_last, config.keep_best), config),
     )
     return parts, placement.init_state(variables, optimizer, key)
 
@@ -334,7 +226,7 @@ def config_for_mesh(mesh: Mesh, config: NetConfig) -> NetConfig:
     return replace(config, axis_name=DATA) if mesh.shape[DATA] > 1 else config
 
 
-def _check_host_layers(graph: Graph, mesh: Mesh) -> None:
+def check_host_layers(graph: Graph, mesh: Mesh) -> None:
     """Raise `GraphError` if layers on the host cannot be trained on a mesh.
 
     They must be callbacks of the program, for each device in this process. Files and positions exist only once.
@@ -375,11 +267,7 @@ def _build_test_net(settings: solver_param.NetSettings, config: NetConfig, train
 
 
 def _select_devices(config: TrainConfig) -> list[jax.Device]:
-    """Return the devices to train on, including the devices of other processes.
-
-    Raises:
-        SolverError: if there are fewer devices than `config.devices`, or `config.device` is set with several processes.
-    """
+    """Return the devices to train on, including the devices of other processes."""
     devices, processes = config.devices, jax.process_count()
     if config.device is not None and processes > 1:
         raise SolverError(f"device is {config.device}, but several processes train on all their devices; omit device")
@@ -404,32 +292,16 @@ def _choose_seed(param: SolverParameter, default: int | None) -> int:
 
 
 def _set_memory_limit(config: NetConfig, device: jax.Device) -> NetConfig:
-    """Return the configuration. If remat is "auto" and no memory limit is set, use the device's memory as the limit."""
     if config.remat == "auto" and config.memory_limit is None:
         return replace(config, memory_limit=get_memory_budget(device))
     return config
 
 
-class _DataArgument(NamedTuple):
-    """The user's data for a net.
-
-    Attributes:
-        data: the data, or None.
-        name: the name of the solver's argument in error messages, such as `test_data[0]`.
-        net: the net's name in error messages.
-    """
-
-    data: Any
-    name: str
-    net: str
-
-
-def make_loader_opener(train_net: Net, test_nets: Sequence[Net], data: Any, test_data: Any) -> Callable[[Net], Loader]:
+def make_loader_opener(nets: Sequence[tuple[str, Net]], data: Any, test_data: Any) -> Callable[[Net], Loader]:
     """Return a function that takes one of a solver's nets and opens its loader, which yields the net's batches.
 
     Args:
-        train_net: the net that is trained.
-        test_nets: the test nets.
+        nets: the name of each net, for messages, and the net: first the train net, then the test nets.
         data: the data of the train net's Input layers, or None; see `UserData`.
         test_data: the data of the test net's Input layers, or None. For several test nets, it is a list with one item
             for each net, which is None for a net without Input layers.
@@ -438,50 +310,44 @@ def make_loader_opener(train_net: Net, test_nets: Sequence[Net], data: Any, test
         SolverError: if a net has Input layers but no data, or has data but no Input layers. The message names each such
             net.
     """
-    arguments = {train_net: _DataArgument(data, "data", "the train net")}
-    has_several_tests = len(test_nets) > 1
-    if (
-        has_several_tests
-        and test_data is not None
-        and not (isinstance(test_data, list | tuple) and len(test_data) == len(test_nets))
-    ):
-        raise SolverError(
-            f"test_data must be a list of {len(test_nets)} items: the data of each test net, or None for a net without "
-            "Input layers"
-        )
-    if test_data is not None and not test_nets:
+    num_tests = len(nets) - 1
+    arguments = [("data", data), *[("test_data", test_data)] * num_tests]
+    if test_data is not None and not num_tests:
         raise SolverError("test_data is given, but the solver has no test nets: set test_iter and test_interval")
-    for i, net in enumerate(test_nets):
-        net_data = test_data[i] if has_several_tests and test_data is not None else test_data
-        arguments[net] = _DataArgument(
-            net_data, f"test_data[{i}]" if has_several_tests else "test_data", f"test net #{i}"
-        )
-    problems = [problem for net, argument in arguments.items() for problem in _find_problems(net.graph, argument)]
-    if problems:
-        raise SolverError(problems)
+    if num_tests > 1:
+        items = [None] * num_tests if test_data is None else test_data
+        if not (isinstance(items, list | tuple) and len(items) == num_tests):
+            raise SolverError(
+                f"test_data must be a list of {num_tests} items: the data of each test net, or None for a net without "
+                "Input layers"
+            )
+        arguments[1:] = [(f"test_data[{i}]", item) for i, item in enumerate(items)]
+    named_nets = list(zip(nets, arguments, strict=True))
+    problems = (_find_problems(net_name, net.graph, *argument) for (net_name, net), argument in named_nets)
+    raise_if_any(SolverError, itertools.chain.from_iterable(problems))
+    argument_of = {net: argument for (_, net), argument in named_nets}
 
     def open_loader(net: Net) -> Loader:
-        argument = arguments[net]
-        user_data = None if argument.data is None else UserData(argument.name, argument.data, net.graph, compares=True)
+        name, value = argument_of[net]
+        user_data = None if value is None else UserData(name, value, net.graph, compares=True)
         return Loader(net.graph, user_data=user_data)
 
     return open_loader
 
 
-def _find_problems(graph: Graph, argument: _DataArgument) -> Iterator[Problem]:
-    if graph.caller_inputs and argument.data is None:
-        name = argument.name.partition("[")[0]
+def _find_problems(net_name: str, graph: Graph, argument: str, data: Any) -> Iterator[Problem]:
+    if graph.caller_inputs and data is None:
         yield Problem(
-            f"{argument.net} has no data for {'; '.join(format_inputs(graph))}. In Python, "
-            f"pass the data to the solver: caffejax.Solver(..., {name}="
+            f"{net_name} has no data for {'; '.join(format_inputs(graph))}. In Python, "
+            f"pass the data to the solver: caffejax.Solver(..., {argument.partition('[')[0]}="
             f"{{{', '.join(f'{blob!r}: array' for blob in graph.caller_inputs)}}}); see 'Training on your own arrays' "
             "in the documentation. On the command line, replace these layers with data layers, such as Data, "
             "ImageData or HDF5Data",
             graph.file,
         )
-    elif argument.data is not None and not graph.caller_inputs:
+    elif data is not None and not graph.caller_inputs:
         yield Problem(
-            f"{argument.name} is given, but {argument.net} has no Input layers that read it; replace the "
-            f"net's data layers with an Input layer, or omit {argument.name}",
+            f"{argument} is given, but {net_name} has no Input layers that read it; replace the "
+            f"net's data layers with an Input layer, or omit {argument}",
             graph.file,
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +17,9 @@ from ..ops.compilation import full, zeros_like
 from ..ops.implementations import cpu_form
 from ..ops.platform_dispatch import PlatformOp
 from ..program.net import Net
+from ..schema.caffe_pb2 import SolverParameter
 from .traced_schedules import traced_schedule
 from .update_rules import RULES, compute_momentum
-
-if TYPE_CHECKING:
-    from ..schema.caffe_pb2 import SolverParameter
 
 Array = jax.Array
 T = TypeVar("T")
@@ -59,8 +57,10 @@ class Multipliers(NamedTuple):
     decay: float
 
 
-def make_optimizer(param: SolverParameter, net: Net) -> CaffeOptimizer:
-    """Return the optimizer for a net's parameters that a solver's valid settings define."""
+def make_optimizer(param: SolverParameter, net: Net | None) -> CaffeOptimizer:
+    """Return the optimizer for a net's parameters, or any, that a solver's valid settings define."""
+    if net is None:
+        return caffe_optimizer(param, None)
     blobs = net.map_params(lambda p: Multipliers(p.lr_mult, p.decay_mult) if p.spec.learnable else None)
     return caffe_optimizer(param, {(layer, str(key)): m for layer, ms in blobs.items() for key, m in ms.items()})
 
@@ -77,19 +77,22 @@ def find_blobs(tree: Any, table: Mapping[tuple[str, str], T]) -> Iterator[tuple[
         yield "/".join(names), values[-1] if values else None  # the innermost: modules may have names of layers
 
 
-def caffe_optimizer(param: Any, multipliers: Mapping[tuple[str, str], Multipliers]) -> CaffeOptimizer:
+def caffe_optimizer(param: Any, multipliers: Mapping[tuple[str, str], Multipliers] | None) -> CaffeOptimizer:
     """Return the optimizer of a SolverParameter; see `caffejax.optimizer`.
 
     Args:
         param: a SolverParameter that `check_solver` accepts.
-        multipliers: by the names of layer and blob, in Caffe's order, in which norms are summed.
+        multipliers: by the names of layer and blob, in Caffe's order, in which norms are summed; None for any arrays,
+            whose multipliers are 1.
     """
     p, num_slots = param, RULES[param.type].num_slots
-    table = {name: (position, m) for position, (name, m) in enumerate(multipliers.items())}
+    table = {name: (position, m) for position, (name, m) in enumerate((multipliers or {}).items())}
     needs_params = _has_decay(p) or uses_local_rates(p) or has_weight_limits(p) or p.type == "AdamW"
     schedule = cache(lambda: traced_schedule(p))
 
     def look_up(tree: Any) -> list[tuple[int, Multipliers]]:
+        if multipliers is None:
+            return [(position, Multipliers(1, 1)) for position in range(len(jax.tree.leaves(tree)))]
         found = list(find_blobs(tree, table))
         if unknown := [path for path, entry in found if entry is None]:
             raise SolverError(
@@ -166,7 +169,6 @@ def _make_blob_update(param: Any) -> Callable[..., tuple[Array, ...]]:
 
 
 def _is_momentum_sgd(param: Any) -> bool:
-    """Return whether the update is SGD with a constant momentum and L2 decay, without settings of a fork."""
     is_constant = isinstance(compute_momentum(param, 0.0, 0), float) and param.weight_decay_policy != "poly"
     has_l1_decay = param.regularization_type == "L1" and _has_decay(param)
     is_plain = not (uses_local_rates(param) or has_weight_limits(param) or has_l1_decay)

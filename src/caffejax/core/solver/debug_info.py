@@ -10,7 +10,8 @@ import jax.numpy as jnp
 
 from ...base.variables import Params
 from ..program.net import Net
-from .intermediates import LayerGradients, LayerTrace
+from .caffe_optimizer import compute_total_norm
+from .intermediates import LayerTrace
 
 Pass = tuple[Params, Params, Mapping[str, jax.Array], jax.Array]  # params, state, batch, key
 
@@ -20,11 +21,10 @@ class DebugInfo:
 
     Args:
         net: the net.
-        backward: whether to include the backward pass.
     """
 
-    def __init__(self, net: Net, backward: bool = True) -> None:
-        self._net, self._backward = net, backward
+    def __init__(self, net: Net) -> None:
+        self._net = net
         self._jitted_pass = net.jit(self._compute_pass)
 
     def format_lines(self, passes: Iterable[Pass]) -> Iterator[str]:
@@ -51,10 +51,8 @@ class DebugInfo:
             for param, value in zip(layer.params, means["params"][layer.key], strict=True):
                 name = param.shared_name or str(param.index)
                 yield f"    [Forward] Layer {layer.name}, param blob {name} data: {value:g}"
-        if not self._backward:
-            return
         for layer in reversed(self._net.graph.layers):
-            if not layer.need_backward:
+            if not layer.need_backward or layer.key not in means["gradients"]:
                 continue
             gradients = means["gradients"][layer.key]
             for name, value, needs_backward in zip(
@@ -75,18 +73,14 @@ class DebugInfo:
         self, params: Params, state: Params, batch: Any, key: jax.Array, diffs: Params
     ) -> tuple[dict[str, Any], Params, Params]:
         """Return the means of a pass, the state after it, and `diffs` with the gradients of the pass added."""
-        trace = LayerTrace(self._net, params, state, batch, key, backward=self._backward)
+        trace = LayerTrace(self._net, params, state, batch, key)
         tops, blobs = {}, {}
         for layer, _, layer_tops in trace.forward():
             tops[layer.key] = layer_tops
             blobs[layer.key] = [p.array(params, trace.state) for p in layer.params]
         means: dict[str, Any] = {"tops": _mean_abs(tops), "params": _mean_abs(blobs)}
-        if not self._backward:
-            return means, trace.state, diffs
         diffs = {layer: dict(blobs) for layer, blobs in diffs.items()}
-        gradients = {
-            x.key: LayerGradients([None] * len(x.bottoms), [None] * len(x.params)) for x in self._net.graph.layers
-        }
+        gradients = {}
         for layer, contribution in trace.backward():
             sums = list(contribution.params)
             for i, (param, gradient) in enumerate(zip(layer.params, contribution.params, strict=True)):
@@ -97,7 +91,7 @@ class DebugInfo:
         means["gradients"] = _mean_abs(gradients)
         # Caffe's learnable params, which include running statistics
         trees = [p.array(params, trace.state) for p in self._net.graph.unique_params], diffs
-        means["norms"] = [[norm(jax.tree.leaves(tree)) for tree in trees] for norm in (_l1, _l2)]
+        means["norms"] = [[norm(tree) for tree in trees] for norm in (_l1, compute_total_norm)]
         return means, trace.state, diffs
 
 
@@ -105,9 +99,5 @@ def _mean_abs(tree: Any) -> Any:
     return jax.tree.map(lambda x: jnp.mean(jnp.abs(x)), tree)
 
 
-def _l1(arrays: list[jax.Array]) -> jax.Array:
-    return sum((jnp.sum(jnp.abs(a)) for a in arrays), start=jnp.zeros(()))
-
-
-def _l2(arrays: list[jax.Array]) -> jax.Array:
-    return jnp.sqrt(sum((jnp.sum(jnp.square(a)) for a in arrays), start=jnp.zeros(())))
+def _l1(tree: Any) -> jax.Array:
+    return sum((jnp.sum(jnp.abs(a)) for a in jax.tree.leaves(tree)), start=jnp.zeros(()))

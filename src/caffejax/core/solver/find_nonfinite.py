@@ -54,9 +54,8 @@ def find_nonfinite(
     state = variables_before.state
     for batch_index, key in enumerate(keys):
         batch = {name: array[batch_index] for name, array in batches.items()}
-        if (
-            nonfinite := find_nonfinite_in_pass(net, Variables(variables_before.params, state), batch, key)
-        ) is not None:
+        nonfinite = find_nonfinite_in_pass(net, Variables(variables_before.params, state), batch, key)
+        if nonfinite is not None:
             return nonfinite
         _, state = net.apply(variables_before.params, state, batch, key=key, blobs=())
     if (nonfinite := find_nonfinite_variable(variables_after, net)) is not None:
@@ -88,35 +87,20 @@ def find_nonfinite_in_pass(
 ) -> NonFinite | None:
     """Return the first array of a forward and backward pass that is not finite, or None if all are finite."""
     trace = LayerTrace(net, *variables, batch, key)
-    return _find_in_forward_pass(trace) or _find_in_backward_pass(trace)
-
-
-def _find_in_forward_pass(trace: LayerTrace) -> NonFinite | None:
-    """Return a report on the first layer with a top that is not finite, or None if all tops are finite."""
     for layer, bottoms, tops in trace.forward():
         for name, top in zip(layer.tops, tops, strict=True):
             if not _is_finite(top):
                 return _describe_top(layer, bottoms, name, top)
-    return None
-
-
-def _find_in_backward_pass(trace: LayerTrace) -> NonFinite | None:
-    """Return a report on the first layer of the backward pass with a gradient that is not finite, or None."""
-    message = "the gradient of {} {}; everything before it in the backward pass is finite"
     for layer, gradients in trace.backward():
-        for name, gradient in zip(layer.bottoms, gradients.bottoms, strict=True):
+        sources = [f"bottom '{name}'" for name in layer.bottoms] + [f"parameter {p.slot.name}" for p in layer.params]
+        for source, gradient in zip(sources, gradients.bottoms + gradients.params, strict=True):
             if gradient is not None and not _is_finite(gradient):
-                return NonFinite(message.format(f"its bottom '{name}'", _describe_nonfinite(gradient)), layer)
-        for param, gradient in zip(layer.params, gradients.params, strict=True):
-            if gradient is not None and not _is_finite(gradient):
-                return NonFinite(
-                    message.format(f"its parameter {param.slot.name}", _describe_nonfinite(gradient)), layer
-                )
+                message = f"the gradient of its {source} {_describe_nonfinite(gradient)}"
+                return NonFinite(f"{message}; everything before it in the backward pass is finite", layer)
     return None
 
 
 def _describe_top(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> NonFinite:
-    """Return a report on a top that is not finite although the layer's bottoms are finite, with a likely cause."""
     message = f"its output '{name}' {_describe_nonfinite(top)}"
     if layer.type.is_input:
         return NonFinite(message, layer, "Correct the data: it is not finite itself, so no setting helps")
@@ -132,17 +116,12 @@ def _describe_top(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> N
 
 
 def _describe_invalid_label(layer: Layer, bottoms: Arrays) -> str:
-    """Describe the first label that is not a class of a loss, or return "" if all labels are valid."""
     indices = layer.type.gradient.indices
-    num_classes = (
-        None if indices.num_classes is None or indices.gathers else layer.context.call(indices.num_classes, *bottoms)
-    )
-    if num_classes is None:
+    num_classes = indices.num_classes and layer.context.call(indices.num_classes, *bottoms)
+    if num_classes is None or indices.gathers:
         return ""
     labels = np.trunc(np.asarray(bottoms[indices.bottoms[0]]))
-    invalid = find_out_of_range(
-        labels, num_classes, layer.context.call(indices.ignore_label) if indices.ignore_label else None
-    )
+    invalid = find_out_of_range(labels, num_classes, layer.context.evaluate(indices.ignore_label))
     if not invalid.any():
         return ""
     position = [int(i) for i in np.argwhere(invalid)[0]]

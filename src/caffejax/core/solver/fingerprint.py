@@ -17,7 +17,7 @@ from ..._version import __version__
 from ...base.config import NetConfig, Parallel, TrainConfig
 from ..data.data_identity import checksum_arrays, checksum_bytes, checksum_file
 from ..data.loader import Loader
-from ..parallel import check_equal
+from ..parallel.coordination import check_equal
 from ..program.net import Net
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
@@ -39,19 +39,15 @@ def check_same_job(
     seed: int,
     devices: Sequence[jax.Device],
     nets: Mapping[str, tuple[Net, Loader]],
-    weights: Sequence[str | os.PathLike[str]],
-    resume: str | os.PathLike[str] | None,
 ) -> None:
     """Check that all processes train the same job, in one exchange; all processes must call it together.
 
     Args:
         param: the solver's settings.
-        config: the solver's options.
+        config: the solver's options, with the files of the first weights, and the snapshot to restore.
         seed: the seed of all random numbers.
         devices: the devices of all processes that train.
         nets: the nets and their data, by names for messages.
-        weights: the files of the first weights.
-        resume: the snapshot to restore, or None.
 
     Raises:
         CaffejaxError: in all processes, if they differ. The message names each part that differs, the processes, and
@@ -60,14 +56,16 @@ def check_same_job(
     if jax.process_count() == 1:
         return
     same_version = "install the same version on all hosts"
-    first_weights = " ".join(f"{checksum_file(path):08x}" for path in weights) or "none"
+    listed = ", ".join(f"{device.platform} {device.process_index}:{device.id}" for device in devices)
+    devices_text = f"{len(devices)} devices (checksum {checksum_bytes([listed.encode()]):08x})"
+    first_weights = " ".join(f"{checksum_file(path):08x}" for path in config.weights) or "none"
     parts = {
         "the version of caffejax": (__version__, same_version),
         "the version of JAX": (jax.__version__, same_version),
-        "the devices": (_describe_devices(devices), "start all processes with the same devices"),
+        "the devices": (devices_text, "start all processes with the same devices"),
         "the seed": (str(seed), _SAME_OPTIONS),
         "the first weights": (first_weights, _SAME_FILES),
-        "the snapshot to resume": (_describe_snapshot(resume), _SAME_SNAPSHOT),
+        "the snapshot to resume": (_describe_snapshot(config.resume), _SAME_SNAPSHOT),
     }
     parts |= {f"the solver's {name}": (value, _SAME_FILES) for name, value in _describe_settings(param)}
     parts |= {f"the option {name}": (value, _SAME_OPTIONS) for name, value in _describe_options(config)}
@@ -114,13 +112,7 @@ def _describe_snapshot(path: str | os.PathLike[str] | None) -> str:
     return f"iteration {path.name} (checksum {checksum_bytes(parts):08x})"
 
 
-def _describe_devices(devices: Sequence[jax.Device]) -> str:
-    listed = ", ".join(f"{device.platform} {device.process_index}:{device.id}" for device in devices)
-    return f"{len(devices)} devices (checksum {checksum_bytes([listed.encode()]):08x})"
-
-
 def _describe_settings(param: SolverParameter) -> Iterable[tuple[str, str]]:
-    """Yield the name of each field that is set, and its values as text."""
     values: dict[str, list[str]] = {}
     for name, value in re.findall(r"^(\w+):? (.*(?:\n[ }].*)*)", format_text(param), re.MULTILINE):
         values.setdefault(name, []).append(" ".join(value.split()))
@@ -137,7 +129,6 @@ def _describe_options(config: TrainConfig) -> Iterator[tuple[str, str]]:
 
 
 def _describe_optimizer(optimizer: optax.GradientTransformation, net: Net) -> str:
-    """Return the program of an optimizer's update and the checksum of its constants."""
     transformation = optax.with_extra_args_support(optimizer)
     params, _ = net.graph.map_variables(lambda param: jax.ShapeDtypeStruct(param.spec.shape, np.float32))
 

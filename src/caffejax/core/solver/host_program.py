@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ from ..layers.host_call import ChangedShapeError
 from ..program.callbacks import schedule_in_order
 from ..program.net import Net
 from .reporting import log
-from .train_step import StepResult, TrainState, has_varying_shapes
+from .train_step import Step, StepResult, TrainState, has_varying_shapes, join_results
 
 
 def as_one_program(net: Net) -> Net | None:
@@ -41,7 +41,7 @@ class HostProgram:
         net: Net,
         step: Callable[..., Any],
         steps: Callable[..., Any],
-        step_in_parts: Callable[..., Any] | None = None,
+        step_in_parts: Step | None,
     ) -> None:
         self._calls, self._step, self._steps = net.layer_schedule.parts[0].calls, step, steps
         self._step_in_parts, self._is_in_parts = step_in_parts, False
@@ -55,14 +55,11 @@ class HostProgram:
         Raises:
             Exception: the exception that a layer's code raised.
         """
-        result = None
-        if self._step_in_parts is None or not has_varying_shapes(batches):
-            result = self._run(self._step, state, batches, rate, requests)
-        if result is not None:
+        may_run = self._step_in_parts is None or not has_varying_shapes(batches)
+        if may_run and (result := self._run(self._step, state, batches, rate, requests)):
             return result
         assert self._step_in_parts is not None
-        result_in_parts: tuple[TrainState, StepResult] = self._step_in_parts(state, batches, rate, requests)
-        return result_in_parts
+        return self._step_in_parts(state, batches, rate, requests)
 
     def steps(
         self, state: TrainState, batches: Any, rates: Any, requests: jax.Array | None
@@ -82,10 +79,10 @@ class HostProgram:
         if self._is_in_parts:
             return None
         try:
-            result: tuple[TrainState, StepResult] = jax.block_until_ready(program(*arguments))
-            if self._step_in_parts is not None and self._may_refuse_values and jnp.isnan(result[1].loss).any():
+            state, result, *_ = jax.block_until_ready(program(*arguments))
+            if self._step_in_parts is not None and self._may_refuse_values and jnp.isnan(result.loss).any():
                 return None  # code on the host raises the error of values that a traced form refused
-            return result
+            return state, result
         except (jax.errors.JaxRuntimeError, ValueError):  # JAX's errors for exceptions in callbacks
             try:
                 assert self._calls is not None
@@ -97,11 +94,3 @@ class HostProgram:
                 self._is_in_parts = True
                 return None
             raise
-
-
-def join_results(results: Sequence[StepResult]) -> StepResult:
-    """Return the results of single steps as the result of several; see `make_steps`."""
-    norms = [result.gradient_norm for result in results if result.gradient_norm is not None]
-    return results[-1]._replace(
-        loss=jnp.stack([result.loss for result in results]), gradient_norm=jnp.stack(norms) if norms else None
-    )

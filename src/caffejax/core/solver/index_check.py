@@ -62,9 +62,7 @@ class IndexCheck:
             layer for layer in find_indexing_layers(net.graph.layers) if not _is_read_from_data(net.graph, layer)
         ]
         self.is_needed = bool(self._layers)
-        self._jitted_indices = net.jit(
-            lambda params, state, batch, key: self._compute_indices(net, params, state, batch, key)
-        )
+        self._net, self._jitted_indices = net, net.jit(self._compute_indices)
 
     def __call__(self, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> None:
         """Check all indices of a pass. The arguments are the same as in `Net.loss`.
@@ -78,12 +76,9 @@ class IndexCheck:
         for layer, (indices, count) in zip(self._layers, results, strict=True):
             _check_range(layer, indices, int(count))
 
-    def _compute_indices(
-        self, net: Net, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array
-    ) -> Any:
-        """Return the computed indices of each layer that selects by them, and the number of elements to select from."""
+    def _compute_indices(self, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> Any:
         names = {name for layer in self._layers for name in layer.bottoms}
-        values, _ = net.apply(params, state, batch, key=key, blobs=names)
+        values, _ = self._net.apply(params, state, batch, key=key, blobs=names)
         return [
             (values[layer.bottoms[i]], count_indexed(layer, (values[name] for name in layer.bottoms)))
             for layer in self._layers
@@ -92,7 +87,6 @@ class IndexCheck:
 
 
 def _is_read_from_data(graph: Graph, layer: Layer) -> bool:
-    """Return whether a layer's indices come unchanged from a data layer."""
     producers = {top: producer for producer in graph.layers for top in producer.tops}
     pending_layers = [producers[layer.bottoms[i]] for i in layer.index_bottoms]
     while pending_layers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,12 +11,12 @@ import jax.numpy as jnp
 
 from ...base.variables import Blobs, Params, Variables
 from ..graph import Layer
-from ..program import Part, PassInputs, PassOutputs, Values, iterate_parts, make_unfused_schedule, split_by_layer
 from ..program.backward import Diffs, Pullback, has_backward, run_backward, run_with_pullback
 from ..program.frozen import freeze_passes
+from ..program.interpreter import PassInputs, PassOutputs, Values, iterate_parts
 from ..program.net import Net
 from ..program.net_arguments import check_blob_names
-from ..program.schedule import split_at_host_layers
+from ..program.schedule import Part, make_unfused_schedule, split_at_host_layers, split_by_layer
 from .index_check import IndexCheck
 
 Tops = dict[str, list[jax.Array]]  # by layer key: the value of each top immediately after the layer
@@ -49,15 +50,8 @@ def extract_features(
     """
     names = check_blob_names(net.graph, "blobs", blobs)
     key = jax.random.key(0) if key is None else key
-
-    def compute(params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> tuple[Blobs, Params]:
-        return net.apply(params, state, batch, key=key, blobs=names)
-
-    frozen_net, check_indices = (
-        freeze_passes(net.graph, net.config, variables, names) if freeze else None,
-        IndexCheck(net),
-    )
-    forward = net.jit(compute)
+    frozen_net = freeze_passes(net.graph, net.config, variables, names) if freeze else None
+    check_indices, forward = IndexCheck(net), net.jit(partial(net.apply, blobs=names))
 
     def compute_blobs() -> Iterator[Blobs]:
         params, state = variables

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -204,10 +205,7 @@ def multistep_iterations(stepvalues: Sequence[int]) -> list[int]:
     They are the values of `stepvalue`. A value that is not larger than the previous iteration is replaced by the next
     iteration.
     """
-    iterations: list[int] = []
-    for value in stepvalues:
-        iterations.append(max(value, iterations[-1] + 1 if iterations else value))
-    return iterations
+    return list(accumulate(stepvalues, lambda previous, value: max(value, previous + 1)))
 
 
 def _fixed(p: Any) -> RateSchedule:
@@ -251,7 +249,6 @@ def _sigmoid(p: Any) -> RateSchedule:
 
 
 def _multifixed(p: Any) -> RateSchedule:
-    """Return the schedule of the policy `multifixed`, whose rate is `stagelr[k]` up to iteration `stageiter[k]`."""
     last_stage = len(p.stagelr) - 1
     return lambda i: _f32(p.stagelr[min(bisect.bisect_left(p.stageiter, i), last_stage)])
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ...base.errors import Problem, SolverError, raise_if_any
-from ..checkpoints.caffemodel import check_size, measure_blobs
+from ..checkpoints.caffemodel import check_size
 from ..graph import Graph, Layer
 from ..layers import HostFunction
 from ..layers.types import OutputFiles
+from ..schema.blob_proto import measure_blobs
 from ..schema.caffe_pb2 import SolverParameter
 from .update_rules import RULES
 
@@ -54,10 +55,7 @@ def check_layer_outputs(nets: Sequence[tuple[str, Graph]]) -> None:
     Raises:
         SolverError: if files cannot be written. The message names each such layer and file.
     """
-    raise_if_any(SolverError, _find_output_problems(nets))
-
-
-def _find_output_problems(nets: Sequence[tuple[str, Graph]]) -> Iterator[Problem]:
+    problems: list[Problem] = []
     writers: dict[str, tuple[str, Layer]] = {}
     for net_name, graph in nets:
         for layer in graph.layers:
@@ -70,10 +68,11 @@ def _find_output_problems(nets: Sequence[tuple[str, Graph]]) -> Iterator[Problem
                     f"{net_name} would overwrite {output.pattern}, which layer '{other.name}' of {other_net} writes; "
                     "name another file, or restrict the layer to one net with include { phase: TEST }, or a stage"
                 )
-                yield layer.make_problem(message)
+                problems.append(layer.make_problem(message))
             writers.setdefault(output.pattern, (net_name, layer))
             if reason := _find_folder_problem(output):
-                yield layer.make_problem(f"cannot write {output.pattern}: {reason}")
+                problems.append(layer.make_problem(f"cannot write {output.pattern}: {reason}"))
+    raise_if_any(SolverError, problems)
 
 
 def _find_folder_problem(output: OutputFiles) -> str | None:

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from ...base.errors import DataError, GraphError, Problem, SolverError, did_you_mean
+from ...base.errors import DataError, GraphError, Problem, SolverError, did_you_mean, raise_if_any
 from ...base.variables import Variables
-from ..checkpoints.orbax import KeepRule
+from ..checkpoints.orbax import KeepRule, make_preservation_policy
 from ..data.loader import Loader
-from ..graph import Param
 from ..layers.context import fold_in_name
-from ..parallel import all_gather, first_local_device, one_device_mesh, to_first_device
+from ..parallel.global_arrays import all_gather
+from ..parallel.mesh import first_local_device, one_device_mesh
 from ..program.memory_check import check_layers_fit
 from ..program.net import Net
 from ..schema.caffe_pb2 import SolverParameter
 from .evaluate import (
     Evaluator,
-    Scores,
     StoppedError,
     copy_trained_params,
     find_shape_mismatches,
     supports_parallel_eval,
 )
-from .reporting import format_output_lines, format_precision_lines, log
+from .reporting import Scores, format_class_lines, format_output_lines, log
 
 
 class PeriodicEvaluation:
@@ -44,8 +44,8 @@ class PeriodicEvaluation:
 
     Attributes:
         evaluators: the evaluator of each net.
-        net_variables: for each net, a function that returns the net's parameters and state. Arrays that the train net
-            also has are replaced by the number 0.0.
+        net_variables: the initial parameters and state of each net. Arrays that the train net also has are replaced by
+            the number 0.0.
         scores: the mean of each output in the last test, by name. If several nets have an output of the same name, the
             score is from the first of these nets.
 
@@ -64,21 +64,15 @@ class PeriodicEvaluation:
         mesh: Mesh,
         open_loader: Callable[[Net], Loader],
     ) -> None:
-        problems = [
-            Problem(message, file=net.graph.file)
-            for net in nets
-            for message in find_shape_mismatches(net.graph, train_net.graph)
-        ]
-        if problems:
-            raise GraphError(problems)
+        mismatches = ((net.graph.file, find_shape_mismatches(net.graph, train_net.graph)) for net in nets)
+        raise_if_any(GraphError, [Problem(message, file) for file, messages in mismatches for message in messages])
         self._param, self._train_net, self._key = param, train_net, key
         first_device = one_device_mesh(first_local_device(mesh))
-        ap_version = param.ap_version if param.eval_type == "detection" else None
-
-        def make_evaluator(net: Net) -> Evaluator:
-            return Evaluator(net, mesh if supports_parallel_eval(net) else first_device, open_loader(net), ap_version)
-
-        self.evaluators = [make_evaluator(net) for net in nets]
+        scoring = param.eval_type, param.ap_version
+        self.evaluators = [
+            Evaluator(net, mesh if supports_parallel_eval(net) else first_device, open_loader(net), *scoring)
+            for net in nets
+        ]
         self.net_variables = [
             _make_initial_variables(net, jax.random.fold_in(key, 1 + i), train_net) for i, net in enumerate(nets)
         ]
@@ -144,7 +138,7 @@ class PeriodicEvaluation:
         outputs = {name: net.graph.loss_weights.get(name, 0) for net in nets for name in net.outputs}
         if best is not None and best not in outputs:
             raise SolverError(f"keep_best: no test net has an output '{best}'{did_you_mean(best, outputs)}")
-        return KeepRule(last, best, prefers_lower=bool(best and outputs[best]))
+        return partial(make_preservation_policy, last, best, bool(best and outputs[best]))
 
     def get_state(self) -> list[Any]:
         """Return the position in the data and the recurrent state of each net, as JSON values."""
@@ -164,34 +158,25 @@ class PeriodicEvaluation:
         evaluator, graph = self.evaluators[i], self.evaluators[i].net.graph
         log.info(f"Iteration {iteration}, Testing net (#{i})")
         if evaluator.mesh.size == 1:
-            variables = to_first_device(all_gather(variables))
-        test_variables = copy_trained_params(graph, self.net_variables[i](), self._train_net.graph, variables)
+            gathered = all_gather(variables)
+            variables = jax.tree.map(lambda x: x.addressable_data(0) if isinstance(x, jax.Array) else x, gathered)
+        test_variables = copy_trained_params(graph, self.net_variables[i], self._train_net.graph, variables)
         key = jax.random.fold_in(fold_in_name(self._key, f"test {i}"), iteration)
         scores = evaluator(test_variables, self._param.test_iter[i], key, should_stop=should_stop)
         if self._param.test_compute_loss:
             log.info(f"Test loss: {scores.loss:g}")
-        for line in format_precision_lines(scores.precisions) if self._param.show_per_class_result else ():
+        for line in format_class_lines(scores, self._param.show_per_class_result):
             log.info(line)
         for line in format_output_lines("Test", scores.outputs, graph.loss_weights):
             log.info(line)
         return scores
 
 
-def _make_initial_variables(net: Net, key: jax.Array, train_net: Net) -> Callable[[], Variables]:
-    """Return a function that returns a test net's initial variables, for `PeriodicEvaluation.net_variables`."""
+def _make_initial_variables(net: Net, key: jax.Array, train_net: Net) -> Variables:
     placeholders = Variables(*train_net.graph.map_variables(lambda _: 0.0))  # type: ignore[arg-type]
     check_layers_fit(net.graph)
-    variables = copy_trained_params(net.graph, _make_abstract_variables(net), train_net.graph, placeholders)
+    shapes: Any = net.graph.map_variables(lambda param: jax.ShapeDtypeStruct(param.spec.shape, np.float32))
+    variables = copy_trained_params(net.graph, Variables(*shapes), train_net.graph, placeholders)
     if any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves(variables)):  # the train net lacks an array
         variables = copy_trained_params(net.graph, net.init(key), train_net.graph, placeholders)
-    return lambda: variables
-
-
-def _make_abstract_variables(net: Net) -> Variables:
-    """Return the shapes and dtypes of the arrays that `net.init` creates, without tracing it."""
-
-    def make_abstract_array(param: Param) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(param.spec.shape, np.float32)
-
-    params, state = net.graph.map_variables(make_abstract_array)
-    return Variables(params, state)  # type: ignore[arg-type]
+    return variables

@@ -18,27 +18,23 @@ from ..checkpoints.load_save import Initializer
 from ..data.loader import Loader
 from ..graph import Graph
 from ..layers.row_padding import PaddedRows, pad_alike
-from ..parallel import (
-    DATA,
-    MODEL,
+from ..parallel.global_arrays import (
     all_gather,
     check_shapes,
     first_replica,
     join_batches,
-    local_shard,
-    param_shardings,
     put_global,
     replicated_sharding,
     reshard,
-    tpu_conv_layout,
     wait_on_cpu,
 )
+from ..parallel.mesh import DATA, MODEL, local_shard, param_shardings, tpu_conv_layout
 from ..program.net import Net
 from .caffe_optimizer import find_blobs
-from .train_step import TrainState, abstract_state, init_train_state, rule_name, stack_batches, train_key
+from .debug_info import Pass
+from .train_step import TrainState, init_train_state, stack_batches, train_key
 
 Batches = Mapping[str, Any]
-Pass = tuple[Params, Params, Batches, jax.Array]
 
 
 class Placement:
@@ -130,8 +126,7 @@ class Placement:
         shardings = self.shardings(shapes)
         params = reshard(variables.params, shardings.params)
         opt_state = wait_on_cpu(jax.jit(optimizer.init, out_shardings=shardings.opt_state)(params))
-        rule = rule_name(optimizer)
-        state = TrainState(params, variables.state, opt_state, jnp.int32(0), train_key(key), rule)
+        state = TrainState(params, variables.state, opt_state, jnp.int32(0), train_key(key), shapes.rule)
         return self.place_restored(state, None)
 
     def place_state(self, state: TrainState) -> TrainState:
@@ -149,24 +144,23 @@ class Placement:
             return self.place_restored(sharded_state.replace(state=state.state), None)
         arrays = [x for x in jax.tree.leaves(state) if isinstance(x, jax.Array)]
         shardings = {x.sharding for x in arrays if not x.is_fully_replicated}
-        placed_state: TrainState
-        if shardings:
-            self._user_sharding = batch_sharding = replicated_sharding(_find_mesh(shardings))
-            placed_state = jax.tree.map(
-                lambda x: x if getattr(x, "sharding", 0) in shardings else put_global(x, batch_sharding), state
-            )
-            return placed_state
-        self._user_sharding = None
-        placed_state = put_global(state, replicated_sharding(self.mesh))
+        self._user_sharding = replicated_sharding(_find_mesh(shardings)) if shardings else None
+        sharding = self._user_sharding or replicated_sharding(self.mesh)
+        placed_state: TrainState = jax.tree.map(
+            lambda x: x if getattr(x, "sharding", 0) in shardings else put_global(x, sharding), state
+        )
         return placed_state
 
     def abstract_state(self, state: TrainState) -> TrainState:
         """Return a state's shapes and dtypes, with the shardings that arrays get when a checkpoint is restored.
 
-        Running statistics have the shapes of one row, without the axis of rows. With several rows they have no
-        shardings, because they are small.
+        The key is replaced by its uint32 data. Running statistics have the shapes of one row, without the axis of rows.
+        With several rows they have no shardings, because they are small.
         """
-        shapes = abstract_state(state)
+        shapes: TrainState = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=getattr(x, "sharding", None)),
+            state.replace(key=jax.random.key_data(state.key)),
+        )
         if not self.has_rows:
             return shapes
         return shapes.replace(state=jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.state))
@@ -191,17 +185,15 @@ class Placement:
             return reshard(state, self.shardings(state))
         n, row_sharding = self._rows.total, NamedSharding(self.mesh, PartitionSpec(DATA))
 
-        def place_rows(first: Any, saved_rows: Any = None) -> jax.Array:
+        def place_rows(first: Any, saved_rows: Any = None) -> Any:
             rows = np.asarray(first)[None] if saved_rows is None else np.asarray(saved_rows)
-            global_rows: jax.Array = put_global(rows[np.arange(n) % len(rows)], row_sharding)
-            return global_rows
+            return put_global(rows[np.arange(n) % len(rows)], row_sharding)
 
         statistics = jax.tree.map(place_rows, state.state, *(() if row_statistics is None else (row_statistics,)))
         restored_state: TrainState = reshard(*self._split_off_statistics(state)).replace(state=statistics)
         return restored_state
 
     def _split_off_statistics(self, state: TrainState) -> tuple[Any, Any]:
-        """Return a state without running statistics, and the shardings of its remaining arrays."""
         return state.replace(state={}), self.shardings(state).replace(state={})
 
     def split_statistics(self, state: TrainState) -> tuple[TrainState, Params | None]:
@@ -247,14 +239,9 @@ class Placement:
 
         All processes must call it together.
         """
+        blobs = jax.tree.map(np.asarray, all_gather(blobs))
         device_outputs, replicated_outputs = blobs if self.has_rows else ({}, blobs)
-        device_outputs, replicated_outputs = (
-            jax.tree.map(np.asarray, all_gather(outputs)) for outputs in (device_outputs, replicated_outputs)
-        )
-        return {
-            **replicated_outputs,
-            **{name: _join_rows(blob) for name, blob in device_outputs.items()},
-        }
+        return {**replicated_outputs, **{name: _join_rows(blob) for name, blob in device_outputs.items()}}
 
     def iterate_passes(self, state: TrainState, batches: Batches, num_passes: int) -> Iterator[Pass]:
         """Yield `(params, state, batch, key)` of each pass of the next update, for each row of this process."""
@@ -281,10 +268,7 @@ class Placement:
 def _make_pass_arguments(
     params: Params, state: Params, batches: Batches, key: jax.Array, pass_numbers: Sequence[int]
 ) -> Iterator[Pass]:
-    """Yield the arguments of the net in each pass of an update: parameters, statistics, batch and key.
-
-    The numbers of the passes are counted over all rows of the mesh.
-    """
+    """Yield the net's arguments in each pass of an update; passes are counted over all rows of the mesh."""
     for i, number in enumerate(pass_numbers):
         yield params, state, {name: array[i] for name, array in batches.items()}, jax.random.fold_in(key, number)
 
@@ -293,16 +277,10 @@ def _join_rows(blob: Any) -> np.ndarray:
     """Return a blob of all rows of the mesh, (rows, examples, ...), as (examples, ...), without rows of padding."""
     if isinstance(blob, PaddedRows):
         return np.concatenate([np.asarray(blob[i]) for i in range(len(blob.num_rows))])
-    joined: np.ndarray = blob.reshape(-1, *blob.shape[2:])
-    return joined
+    return np.reshape(blob, (-1, *blob.shape[2:]))
 
 
 def _find_mesh(shardings: Collection[jax.sharding.Sharding]) -> Mesh:
-    """Return the mesh of devices over which arrays with these shardings are sharded.
-
-    Raises:
-        SolverError: if there are several meshes, or axes that are not `AxisType.Auto`.
-    """
     meshes = {s.mesh for s in shardings if isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh)}
     if len(meshes) == 1 == len({type(s) for s in shardings}):
         (mesh,) = meshes

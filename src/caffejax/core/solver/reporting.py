@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +17,28 @@ import numpy as np
 log = logging.getLogger("caffejax.solver")
 
 _MAX_UNREAD = 200  # the number of newest losses that stay unread; older ones are complete, so reading does not wait
+
+
+Precisions = dict[int, float]
+"""A score of each class, such as its average precision."""
+
+
+class Scores(NamedTuple):
+    """The scores of a test.
+
+    Attributes:
+        loss: the mean of the total loss over the batches.
+        outputs: for each output blob, its mean over the batches, in the blob's shape. For detections, it is the mean
+            average precision, and for segmentations the mean IoU of the classes, a scalar.
+        precisions: for detections, the average precision of each class, `{output: {class: precision}}`. It is empty for
+            other outputs.
+        ious: for segmentations, the mean intersection over union (IoU) of each class, likewise.
+    """
+
+    loss: float
+    outputs: dict[str, np.ndarray]
+    precisions: Mapping[str, Precisions] = MappingProxyType({})
+    ious: Mapping[str, Precisions] = MappingProxyType({})
 
 
 class Display(NamedTuple):
@@ -46,8 +70,7 @@ class SmoothedLoss:
     def __init__(self, window: int) -> None:
         self._window = window
         self._unread: list[jax.Array] = []
-        self._losses: list[float] = []
-        self._oldest = 0
+        self._losses: deque[float] = deque()
         self._mean = 0.0
 
     def record_losses(self, losses: jax.Array) -> None:
@@ -70,17 +93,12 @@ class SmoothedLoss:
     def _read(self, n: int) -> None:
         for _ in range(n):
             for loss in np.ravel(self._unread.pop(0)).tolist():
-                self._add(loss)
-
-    def _add(self, loss: float) -> None:
-        n = len(self._losses)
-        if n < self._window:
-            self._losses.append(loss)
-            self._mean = (self._mean * n + loss) / (n + 1)
-        else:
-            self._mean += (loss - self._losses[self._oldest]) / self._window
-            self._losses[self._oldest] = loss
-            self._oldest = (self._oldest + 1) % self._window
+                n = len(self._losses)
+                if n < self._window:
+                    self._mean = (self._mean * n + loss) / (n + 1)
+                else:  # not a new sum, whose last digits differ
+                    self._mean += (loss - self._losses.popleft()) / self._window
+                self._losses.append(loss)
 
 
 class ClippingLog:
@@ -147,11 +165,13 @@ def format_display_lines(
         yield f"Iteration {display.iteration}, lr = {display.rate:g}"
 
 
-def format_precision_lines(precisions: Mapping[str, Mapping[int, float]]) -> Iterator[str]:
-    """Yield a log line "class<number>: <average precision>" for each class of each output, as the SSD fork does."""
-    for class_precisions in precisions.values():
-        for label, value in class_precisions.items():
-            yield f"class{label}: {value:g}"
+def format_class_lines(scores: Scores, shows_precisions: bool) -> Iterator[str]:
+    """Yield the log lines of MobileNet-YOLO for the IoU of classes, and, if wanted, of SSD for their precision."""
+    for class_ious in scores.ious.values():
+        yield from (f"Seg Classes {label} IOU : {value:g}" for label, value in class_ious.items())
+        yield f"Seg mIOU : {np.mean(list(class_ious.values())):g}"
+    for class_precisions in scores.precisions.values() if shows_precisions else ():
+        yield from (f"class{label}: {value:g}" for label, value in class_precisions.items())
 
 
 _SLOW_READ_SECONDS = 1e-3  # a read that takes longer can delay training
@@ -185,11 +205,21 @@ class Stopwatch:
     def __init__(self, iteration: int, batch_size: int, total_wait: Callable[[], float]) -> None:
         self._batch_size, self._total_wait = batch_size, total_wait
         self._iteration, self._time, self._wait = iteration, time.perf_counter(), total_wait()
+        self._stopped_at = self._time
 
     @property
     def seconds(self) -> float:
         """The time since the last lap, in seconds."""
         return time.perf_counter() - self._time
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Return a context manager for a period of training; the time between two such periods does not count."""
+        self._time += time.perf_counter() - self._stopped_at
+        try:
+            yield
+        finally:
+            self._stopped_at = time.perf_counter()
 
     def lap(self, iteration: int) -> Pace:
         """Return the speed since the last lap, and start a new lap.
@@ -245,7 +275,6 @@ class DataWait:
         return self._last_result is None or self._last_result.is_ready()  # type: ignore[attr-defined]
 
     def _watch_result(self) -> Future[float]:
-        """Wait for the last result in another thread, and return a future of the time when it becomes ready."""
         if self._watcher_pool is None:
             self._watcher_pool = ThreadPoolExecutor(1, thread_name_prefix="caffejax-data-wait")
         return self._watcher_pool.submit(_wait_until_ready, self._last_result)
@@ -255,3 +284,46 @@ def _wait_until_ready(result: jax.Array | None) -> float:
     with suppress(Exception):  # errors of the device are raised when results are read
         jax.block_until_ready(result)
     return time.perf_counter()
+
+
+_WAITING = 0.1  # the fraction of the time from which on the warning comes
+_MIN_WAIT = 1e-3  # seconds per iteration; shorter reads are those of nets that are too small to keep a device busy
+_MIN_ITERATIONS, _MIN_SECONDS = 50, 20.0  # of a period that is measured
+
+
+class SlowDataWarning:
+    """Warns once if devices wait for data for a tenth of the time or more, over at least 50 iterations and 20 seconds.
+
+    Args:
+        workers: the number of processes that read the data, 0 for threads.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._workers, self._is_logged = workers, False
+        self._start: tuple[int, float, float] | None = None
+
+    def check(self, iteration: int, wait_seconds: float) -> None:
+        """Look at the time after an iteration. Compilation, before the first call, does not count.
+
+        Args:
+            iteration: the number of updates so far.
+            wait_seconds: the total time for which devices have waited for data.
+        """
+        if self._is_logged:
+            return
+        now = iteration, time.perf_counter(), wait_seconds
+        if self._start is None or iteration < self._start[0]:
+            self._start = now
+        iterations, seconds, wait = (end - start for end, start in zip(now, self._start, strict=True))
+        if iterations < _MIN_ITERATIONS or seconds < _MIN_SECONDS:
+            return
+        self._start = now
+        if wait >= max(_WAITING * seconds, _MIN_WAIT * iterations):
+            self._is_logged = True
+            more = "processes" if self._workers == 0 else f"processes than {self._workers}"
+            log.warning(
+                "Devices waited for data for %.0f %% of the last %d iterations: read it in %s (--workers, as many as "
+                "there are cores), or store images in the size that the net reads (caffejax convert_imageset "
+                "--resize_width, --resize_height)",
+                *(100 * wait / seconds, iterations, f"more {more}" if self._workers else more),
+            )

@@ -10,7 +10,8 @@ from pathlib import Path
 import jax
 
 from ...base.errors import Problem, SolverError
-from ..parallel import exchange, is_first
+from ..parallel.coordination import exchange
+from ..parallel.mesh import is_first
 
 _PURPOSE = "find the folder of the snapshots"
 _LOOK_SECONDS = 2.0  # for which a new file may be invisible on other hosts of a network file system

@@ -12,55 +12,45 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any
 
-from ...base.errors import Problem, WeightsError, is_integer
+from ...base.errors import WeightsError, is_integer, raise_if_any
 from ...base.human_readable import format_bytes
 
 _MAX_INTEGER = 2**63 - 1
 _MAX_TEXT = 16 << 20  # bytes; a position takes a few dozen bytes for each data layer
+_SIZE_LIMIT = f"but at most {format_bytes(_MAX_TEXT)} are allowed"
 _POLICY_STATES = (("step", "minimum", "last_event"), ("step", "maximum", "tests"))  # of `plateau` and `stepearly`
 _KEY_LENGTHS = (2, 4)  # the possible numbers of 32-bit integers in a JAX key
 
 
-def format_record(record: Mapping[str, Any], file: str) -> str:
-    """Return a record as JSON text.
-
-    Args:
-        record: the record; see `validate_record`.
-        file: the name of the snapshot in error messages.
+def format_record(record: Mapping[str, Any]) -> str:
+    """Return a record as JSON text; see `validate_record`.
 
     Raises:
         WeightsError: if the record is larger than `parse_record` accepts.
     """
     text = json.dumps(record)
     if len(text) > _MAX_TEXT:
-        remedy = "let `get_state` of Python layers return less"
-        raise WeightsError(
-            Problem(f"its record would be {format_bytes(len(text))} long, {_size_limit()}; {remedy}", file=file)
-        )
+        message = f"its record would be {format_bytes(len(text))} long, {_SIZE_LIMIT}"
+        raise WeightsError(f"{message}; let `get_state` of Python layers return less")
     return text
 
 
-def parse_record(text: str, file: str) -> dict[str, Any]:
+def parse_record(text: str) -> dict[str, Any]:
     """Parse a record from JSON, and return it after validation. An empty text is an empty record.
-
-    Args:
-        text: the JSON text.
-        file: the name of the snapshot in error messages.
 
     Raises:
         WeightsError: if the text is too long, is not JSON, or is not a record.
     """
     if len(text) > _MAX_TEXT:
-        message = f"the snapshot is damaged: its record is {format_bytes(len(text))} long, {_size_limit()}"
-        raise WeightsError(Problem(message, file=file))
+        raise WeightsError(f"the snapshot is damaged: its record is {format_bytes(len(text))} long, {_SIZE_LIMIT}")
     try:
         record = json.loads(text or "{}")
     except (ValueError, RecursionError) as error:
-        raise WeightsError(Problem(f"the snapshot is damaged: its record is not JSON ({error})", file=file)) from error
-    return validate_record(record, file)
+        raise WeightsError(f"the snapshot is damaged: its record is not JSON ({error})") from error
+    return validate_record(record)
 
 
-def validate_record(record: Any, file: str) -> dict[str, Any]:
+def validate_record(record: Any) -> dict[str, Any]:
     """Validate the types of a record's fields, and return the record. Any field may be missing.
 
     A record is `{"type": rule, "data": {"train": positions, "test": [positions, ...]}, "seed": int, "key": [int, ...],
@@ -70,21 +60,15 @@ def validate_record(record: Any, file: str) -> dict[str, Any]:
     `{"step": int, "maximum": number, "tests": int}` of `stepearly`.
 
     Raises:
-        WeightsError: if a field is invalid. The message names the file and each such field.
+        WeightsError: if a field is invalid. The message names each such field.
     """
+    damage = "the snapshot is damaged:"
     if not isinstance(record, dict):
-        raise WeightsError(
-            Problem(
-                f"the snapshot is damaged: its record is {_abbreviate(record)}, not an object with named fields",
-                file=file,
-            )
-        )
-    problems = [
-        Problem(f"the snapshot is damaged: the field {field} of its record is {text}", file=file)
-        for field, text in _invalid_fields(record)
-    ]
-    if problems:
-        raise WeightsError(problems)
+        raise WeightsError(f"{damage} its record is {_abbreviate(record)}, not an object with named fields")
+    invalid_fields = _invalid_fields(record)
+    raise_if_any(
+        WeightsError, (f"{damage} the field {field} of its record is {text}" for field, text in invalid_fields)
+    )
     return record
 
 
@@ -121,15 +105,10 @@ def _invalid_fields(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _is_policy_state(state: Mapping[str, Any], names: Iterable[str]) -> bool:
-    """Return whether a state has these fields, with natural numbers for counts and iterations."""
     return state.keys() == set(names) and all(
         _is_number(value) and isfinite(value) if name in ("minimum", "maximum") else _is_nonnegative_int(value, 2**31)
         for name, value in state.items()
     )
-
-
-def _size_limit() -> str:
-    return f"but at most {format_bytes(_MAX_TEXT)} are allowed"
 
 
 def _is_nonnegative_int(value: Any, bound: int) -> bool:

@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...base.config import OnSnapshotError
-from ...base.errors import CaffejaxError, Problem, SolverError, WeightsError
+from ...base.config import TrainConfig
+from ...base.errors import CaffejaxError, Problem, SolverError, WeightsError, locate_errors
 from ...base.paths import check_exist
 from ...base.variables import Params, Variables
 from ..checkpoints.failed_saves import remove_temporary_folders
 from ..checkpoints.load_save import save_weights
 from ..checkpoints.orbax import CheckpointFolder, DamagedStepError, KeepRule
 from ..graph import Graph
-from ..parallel import gather_to_first, is_first, is_true_in_all_processes
+from ..parallel.coordination import is_true_in_all_processes
+from ..parallel.global_arrays import gather_to_first
+from ..parallel.mesh import is_first
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
 from .caffe_optimizer import CaffeState
@@ -39,7 +41,7 @@ from .snapshot_record import validate_record
 from .solverstate_io import is_caffe_state, load_state, save_state
 from .state_compatibility import check_slot_count, check_stored_rule, stored_rule
 from .state_files import find_readable_state, has_prefix, move_states_aside
-from .train_state_io import StateRestorer, to_arrays, to_host
+from .train_state_io import StateRestorer, to_arrays
 from .train_step import TrainState
 from .update_rules import RULES
 from .updater import Updater
@@ -89,29 +91,16 @@ def _open_and_lock(path: Path) -> int:
                 return fd
             holder = os.pread(fd, 200, 0).decode(errors="replace").strip()
             os.close(fd)
-            raise _locked_error(path, holder) from None
-        if _is_same_file(path, fd):  # false if the previous run removed it between opening and locking
-            break
+            by = f"by {holder}" if holder.startswith("process ") and holder.isprintable() else "by another process"
+            message = f"another run trains with this snapshot prefix: the file is locked {by}"
+            raise SolverError(Problem(f"{message}; wait, or choose a different prefix", str(path))) from None
+        with suppress(FileNotFoundError):  # the previous run may have removed it between opening and locking
+            if os.path.samestat(os.stat(path), os.fstat(fd)):
+                break
         os.close(fd)
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
     return fd
-
-
-def _is_same_file(path: Path, fd: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(fd))
-    except FileNotFoundError:
-        return False
-
-
-def _locked_error(path: Path, holder: str) -> SolverError:
-    holder_text = f"by {holder}" if holder.startswith("process ") and holder.isprintable() else "by another process"
-    message = (
-        f"another run trains with this snapshot prefix: the file is locked {holder_text}; wait, or choose a different "
-        "prefix"
-    )
-    return SolverError(Problem(message, str(path)))
 
 
 def remove_partial_files(prefix: str) -> None:
@@ -128,82 +117,27 @@ def remove_partial_files(prefix: str) -> None:
 FORMAT_VERSION = 1  # the version of a checkpoint's record and names
 
 
-class BackgroundWriter:
-    """Runs functions, called jobs, one at a time in a thread.
-
-    If a job fails, the next call of `submit`, `check`, `wait` or `close` raises its error.
-    """
-
-    def __init__(self) -> None:
-        self._pool: ThreadPoolExecutor | None = None
-        self._job: Future[object] | None = None
-
-    def submit(self, job: Callable[[], object]) -> None:
-        """Wait for the previous job, raise its error if it has failed, and start the function `job` in the thread."""
-        self.wait()
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, thread_name_prefix="caffejax-save")
-        self._job = self._pool.submit(job)
-
-    def check(self) -> None:
-        """Raise the error of the last job if it has already failed. This does not wait for the job."""
-        if self._job is not None and self._job.done():
-            self.wait()
-
-    def wait_silently(self) -> None:
-        """Wait for the job without raising its error."""
-        if self._job is not None:
-            wait([self._job])
-
-    def wait(self) -> None:
-        """Wait for the job, and raise its error if it has failed."""
-        job, self._job = self._job, None
-        if job is not None:
-            job.result()
-
-    def close(self) -> None:
-        """Wait for the job, raise its error if it has failed, and end the thread."""
-        try:
-            self.wait()
-        finally:
-            if self._pool is not None:
-                self._pool.shutdown()
-                self._pool = None
-
-
 class Snapshots:
     """Writes and reads a solver's snapshots.
 
     Args:
         param: the solver's settings.
         file: the solver's prototxt, or None. Its name is the prefix if the settings have no snapshot_prefix.
-        keep: the rule for which checkpoints are kept. The default keeps all checkpoints.
-        checkpoint_only: whether to write only checkpoints and no files for Caffe.
-        on_error: "stop" to raise an error if a snapshot cannot be written, or "continue" to log a warning. With
-            "continue", an error is raised at the end if the newest snapshot could not be written. Several processes
-            support only "stop".
+        keep: the rule for which checkpoints are kept.
+        config: the solver's options, of which `checkpoint_only` and `on_snapshot_error` are used.
 
     Attributes:
         prefix: the prefix of the paths of all snapshots.
-        on_error: the argument `on_error`.
 
     Raises:
         SolverError: if the settings request snapshots and their folder cannot be created or written to.
     """
 
-    def __init__(
-        self,
-        param: SolverParameter,
-        file: Path | None,
-        keep: KeepRule | None = None,
-        checkpoint_only: bool = False,
-        on_error: OnSnapshotError = "stop",
-    ) -> None:
-        self._param, self._checkpoint_only = param, checkpoint_only
+    def __init__(self, param: SolverParameter, file: Path | None, keep: KeepRule, config: TrainConfig) -> None:
+        self._param, self._checkpoint_only, self._on_error = param, config.checkpoint_only, config.on_snapshot_error
         self.prefix = snapshot_prefix(param, file)
         self._folder = CheckpointFolder(f"{self.prefix}.orbax", keep, is_collective=True)
-        self._writer = BackgroundWriter()
-        self.on_error: OnSnapshotError = on_error
+        self._job: Future[None] | None = None  # writes the last snapshot
         self._last_iteration = -1  # states of this prefix up to there belong to this run
         self._newest_error: CaffejaxError | None = None  # the reason why the newest snapshot is missing
         if param.snapshot:
@@ -233,45 +167,54 @@ class Snapshots:
             device_statistics: the running statistics of each device, stacked on axis 0, or None for one device.
 
         Raises:
-            WeightsError: if `on_error` is "stop" and the previous snapshot could not be written.
-            SolverError: if `on_error` is "stop" and the folder of snapshots cannot be written to.
+            WeightsError: if `on_snapshot_error` is "stop" and the previous snapshot could not be written.
+            SolverError: if `on_snapshot_error` is "stop" and the folder of snapshots cannot be written to.
         """
-        try:
-            self.prepare()
-        except SolverError as error:
-            return self._handle_error(error)
-        self._handle_errors(self._writer.wait)  # raises or logs an error of the previous snapshot
+        if not self._handle_errors(self.prepare):
+            return
+        self._handle_errors(self._finish_job)  # raises or logs an error of the previous snapshot
         self._newest_error = None
         full_record = {**record, "format": FORMAT_VERSION, "solver": format_text(self._param)}
         is_multiprocess = jax.process_count() > 1
         last_iteration, self._last_iteration = min(self._last_iteration, iteration), iteration
         first_moved = min(last_iteration + 1, iteration)
         check_shared_folder(self.prefix)
-        if is_multiprocess:  # all processes must start the save together, because each process writes its shards
+
+        def save_checkpoint() -> None:
             arrays = to_arrays(state, device_statistics)
             self._folder.save(iteration, arrays, full_record, record.get("scores"), first_moved)
+
+        if is_multiprocess:  # all processes must start the save together, because each process writes its shards
+            save_checkpoint()
         if not is_multiprocess or not self._checkpoint_only:
-            state, last_update = to_host(state), gather_to_first(last_update)
+            state, last_update = gather_to_first((state.replace(key=jax.random.key_data(state.key)), last_update))
         if not is_multiprocess:
             device_statistics = jax.tree.map(np.array, device_statistics)
         write_caffe_files = self._make_caffe_writer(state, graph, iteration, record, last_update)
         log.info("Snapshotting solver state to checkpoint %s%s%d", self._folder.path, os.sep, iteration)
 
         def write() -> None:
-            if not is_multiprocess:
-                self._move_states_aside(last_iteration, iteration)
-                write_caffe_files()
-                arrays = to_arrays(state, device_statistics)
-                self._folder.save(iteration, arrays, full_record, record.get("scores"), first_moved)
-                return
             try:
                 if is_first():
                     self._move_states_aside(last_iteration, iteration)
                 write_caffe_files()
+                if not is_multiprocess:
+                    save_checkpoint()
             finally:
-                self._folder.wait()  # other processes wait for this one, even if Caffe's files fail
+                if is_multiprocess:
+                    self._folder.wait()  # other processes wait for this one, even if Caffe's files fail
 
-        self._writer.submit(write)
+        self._submit(write)
+
+    def _submit(self, job: Callable[[], None]) -> None:
+        pool = ThreadPoolExecutor(1, thread_name_prefix="caffejax-save")
+        self._job = pool.submit(job)
+        pool.shutdown(wait=False)  # the thread ends with its job
+
+    def _finish_job(self) -> None:
+        job, self._job = self._job, None
+        if job is not None:
+            job.result()
 
     def _move_states_aside(self, last_iteration: int, iteration: int) -> None:
         try:
@@ -296,7 +239,6 @@ class Snapshots:
         stem = f"{self.prefix}_iter_{iteration}"
         weights, solverstate = f"{stem}.caffemodel{extension}", f"{stem}.solverstate{extension}"
         diffs = (last_update or jax.tree.map(np.zeros_like, host_state.params)) if self._param.snapshot_diff else None
-
         has_caffe_state = isinstance(host_state.opt_state, CaffeState)
 
         def write() -> None:
@@ -329,39 +271,40 @@ class Snapshots:
         Raises:
             WeightsError: if the snapshot does not exist, cannot be read, or belongs to a different net or solver type.
         """
-        if is_caffe_state(Path(path)):
-            state, record = load_state(Path(path), updater.sharded_state[0], graph, self._param.type)
-            self._follow(path, int(state.iteration))
-            return state, record, None
-        folder, step = _split_step(Path(path))
+        with locate_errors(file=os.fspath(path)):
+            if is_caffe_state(Path(path)):
+                state, record = load_state(Path(path), updater.sharded_state[0], graph, self._param.type)
+                statistics = None
+            else:
+                state, record, statistics = self._restore_checkpoint(Path(path), updater, graph)
+        self._last_iteration = int(state.iteration) if has_prefix(Path(path), self.prefix) else -1
+        return state, record, statistics
+
+    def _restore_checkpoint(
+        self, path: Path, updater: Updater, graph: Graph
+    ) -> tuple[TrainState, dict[str, Any], Params | None]:
+        folder, step = _split_step(path)
         recurrent_state = ["/".join(p.slot) for layer in graph.layers for p in layer.recurrent_state]
         restorer = StateRestorer(updater.abstract_state, str(path), recurrent_state, graph.blob_names)
 
         def restore_target(record: dict[str, Any], shapes: Mapping[str, Any]) -> Mapping[str, Any]:
-            _check_record(record, str(path))
+            _check_record(record)
             check_stored_rule(record, self._param.type, str(path), "it")
             if stored_rule(record) is None and self._param.type in RULES and "history" in shapes:
                 num_blobs = len(graph.unique_params)
-                check_slot_count(num_blobs * len(shapes["history"]), num_blobs, self._param.type, str(path), "it")
+                check_slot_count(num_blobs * len(shapes["history"]), num_blobs, self._param.type, "it")
             return restorer.restore_target(shapes)
 
-        checkpoints = CheckpointFolder(folder)
         try:
-            arrays, record = checkpoints.restore(step, restore_target, is_true_in_all_processes)
+            with closing(CheckpointFolder(folder)) as checkpoints:
+                arrays, record = checkpoints.restore(step, restore_target, is_true_in_all_processes)
         except DamagedStepError as error:
             if (other := find_readable_state(str(folder).removesuffix(".orbax"))) is None:
                 raise
             hint = f"{other} can be read: resume with --snapshot={other}"
             raise WeightsError(replace(p, message=f"{hint}; {p.message}") for p in error.problems) from error
-        finally:
-            checkpoints.close()
-        state, device_statistics = restorer.to_train_state(arrays)
-        self._follow(path, int(state.iteration))
-        return state, record, device_statistics
-
-    def _follow(self, path: str | os.PathLike[str], iteration: int) -> None:
-        """Note from where training continues: only this prefix's states up to there belong to this run."""
-        self._last_iteration = iteration if has_prefix(Path(path), self.prefix) else -1
+        state, statistics = restorer.to_train_state(arrays)
+        return state, record, statistics
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -379,42 +322,44 @@ class Snapshots:
                 try:
                     yield
                 finally:
-                    self._writer.wait_silently()  # if training failed, its last snapshot may not be complete yet
+                    if self._job is not None:  # if training failed, its last snapshot may not be complete yet
+                        wait([self._job])
         else:
             yield
 
     def check(self) -> None:
-        """Raise `WeightsError` if a snapshot could not be written, or log a warning if `on_error` is "continue".
+        """Raise `WeightsError` if a snapshot could not be written; with `on_snapshot_error` "continue", log a warning.
 
         This method does not wait for a snapshot that is being written.
         """
-        self._handle_errors(self._writer.check)
+        if self._job is not None and self._job.done():
+            self._handle_errors(self._finish_job)
 
     def wait(self) -> None:
         """Wait until the last snapshot is complete, and raise `WeightsError` if it could not be written."""
-        self._writer.wait()
+        self._finish_job()
         self._raise_newest_error()
 
     def close(self) -> None:
-        """Wait like `wait`, and end the background thread."""
+        """Wait like `wait`, and close the checkpoint folder."""
         try:
-            self._writer.close()
+            self._finish_job()
         finally:
             self._folder.close()
         self._raise_newest_error()
 
-    def _handle_errors(self, action: Callable[[], None]) -> None:
+    def _handle_errors(self, action: Callable[[], None]) -> bool:
+        """Return whether an action succeeds. Otherwise log the error, or with `on_snapshot_error` "stop" raise it."""
         try:
             action()
-        except WeightsError as error:
-            self._handle_error(error)
-
-    def _handle_error(self, error: CaffejaxError) -> None:
-        if self.on_error == "stop":
-            raise error
-        self._newest_error = error
-        for problem in error.problems:
-            log.warning("%s. Training continues; the next snapshot will be attempted", problem)
+        except (SolverError, WeightsError) as error:
+            if self._on_error == "stop":
+                raise
+            self._newest_error = error
+            for problem in error.problems:
+                log.warning("%s. Training continues; the next snapshot will be attempted", problem)
+            return False
+        return True
 
     def _raise_newest_error(self) -> None:
         error, self._newest_error = self._newest_error, None
@@ -450,19 +395,17 @@ def check_snapshot(path: str | os.PathLike[str]) -> None:
         _split_step(Path(path))
 
 
-def _check_record(record: dict[str, Any], path: str) -> None:
+def _check_record(record: dict[str, Any]) -> None:
     if record.get("weights"):
         raise WeightsError(
-            Problem(
-                "contains only weights, so training cannot resume from it; convert it to a .caffemodel with `caffejax "
-                "convert`, and pass that file as --weights",
-                file=path,
-            )
+            "contains only weights, so training cannot resume from it; convert it to a .caffemodel with `caffejax "
+            "convert`, and pass that file as --weights"
         )
     if record.get("format") != FORMAT_VERSION:
-        message = f"has format {record.get('format')}, but this version of caffejax reads format {FORMAT_VERSION}"
-        raise WeightsError(Problem(message, file=path))
-    validate_record(record, path)
+        raise WeightsError(
+            f"has format {record.get('format')}, but this version of caffejax reads format {FORMAT_VERSION}"
+        )
+    validate_record(record)
 
 
 def snapshot_prefix(param: SolverParameter, file: Path | None) -> str:
@@ -479,13 +422,7 @@ def snapshot_prefix(param: SolverParameter, file: Path | None) -> str:
 
 
 def _split_step(path: Path) -> tuple[Path, int | None]:
-    """Return `(folder, step)` for the path of a checkpoint folder or of a step in it.
-
-    The step is None if the path is the folder itself.
-
-    Raises:
-        WeightsError: if the path does not exist or is a file.
-    """
+    """Return `(folder, step)` for a step in a checkpoint folder, or `(folder, None)` for the folder itself."""
     if not os.path.exists(path):
         raise WeightsError(
             Problem("no such snapshot; give a <prefix>.orbax folder or one of its steps", file=str(path))

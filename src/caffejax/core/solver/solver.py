@@ -15,9 +15,8 @@ from ..ops.implementations import find_form
 from ..schema.caffe_pb2 import SolverParameter
 from .build_trainer import build_trainer
 from .compiled_updater import CompiledUpdater, prefetch_step
-from .evaluate import Scores
 from .nan_check import FiniteCheck
-from .reporting import Display
+from .reporting import Display, Scores
 from .train_step import TrainState
 from .trainer import Event, Trainer
 
@@ -29,7 +28,13 @@ class Callback:
     `jax.process_index()` is 0 should write logs or files. Reading computed values, such as
     `solver.smoothed_loss`, waits until the devices have finished all iterations. In `on_step`, this makes training
     slower.
+
+    Attributes:
+        takes_several_steps: whether `on_step` may be called once for several iterations although the option
+            `steps_per_dispatch` is not set.
     """
+
+    takes_several_steps = False
 
     def __init_subclass__(cls) -> None:
         """Warn about each method of a subclass whose name begins with "on_" but is no event, such as `on_iteration`."""
@@ -106,10 +111,8 @@ class Solver(Trainer):
         **options: Unpack[SolverOptions],
     ) -> None:
         config = TrainConfig.from_keywords(**options)
-        if tune:
-            tune_process = find_form("tune_process")
-            if tune_process is not None:
-                tune_process()
+        if tune and (tune_process := find_form("tune_process")) is not None:
+            tune_process()
         parts, initial_state = build_trainer(
             solver,
             file,
@@ -120,9 +123,7 @@ class Solver(Trainer):
             on_net_built=lambda net, param: prefetch_step(net, param, config.debug_nans),
         )
         finite_check = FiniteCheck(parts.net, parts.param.iter_size, every_step=config.debug_nans)
-        super().__init__(
-            parts, CompiledUpdater(parts, initial_state, finite_check, config.steps_per_dispatch), finite_check
-        )
+        super().__init__(parts, CompiledUpdater(parts, initial_state, finite_check), finite_check)
         self.file, self.device = parts.file, parts.device
         self.devices = list(parts.placement.mesh.devices.flat)
         self.callbacks: list[Callback | Callable[[Solver], object]] = []
@@ -161,6 +162,14 @@ class Solver(Trainer):
         previous_iteration = int(self._updater.sharded_state[0].iteration)
         self._updater.train_state = new_state
         self.iteration += int(new_state.iteration) - previous_iteration  # in a callback, the two differ by one
+
+    @property
+    def _is_observed(self) -> bool:
+        return any(
+            not getattr(callback, "takes_several_steps", False)
+            and getattr(type(callback), "on_step", None) is not Callback.on_step
+            for callback in self.callbacks
+        )
 
     def _notify(self, event: Event, *details: Any) -> None:
         for callback in tuple(self.callbacks):  # a callback may remove itself from the list

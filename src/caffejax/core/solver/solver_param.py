@@ -7,33 +7,30 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...base.config import AP_VERSIONS, EVAL_TYPES
+from ...base.config import AP_VERSIONS, EVAL_TYPES, NetConfig
 from ...base.errors import (
     GraphError,
-    Problem,
     SchemaError,
     SolverError,
     WeightsError,
     check_all,
     did_you_mean,
     locate_errors,
+    raise_if_any,
 )
 from ...base.human_readable import format_count
 from ...base.paths import check_exist, find_file, split_commas
 from ..graph import build_graph
 from ..graph.resolve import EXCLUDED_END
+from ..program.net import Net
 from ..schema import ignored_fields, read_valid_part, unknown_settings
 from ..schema.caffe_pb2 import TEST, TRAIN, NetParameter, NetState, SolverParameter
 from .lr_schedules import check_policy, find_missing_fields
 from .reporting import log
 from .snapshots import check_folder, check_snapshot, snapshot_prefix
-from .update_rules import check_rule
-
-if TYPE_CHECKING:
-    from ...base.config import NetConfig
-    from ..program.net import Net
+from .update_rules import FORK_UPDATE_SETTINGS, check_rule
 
 _ALLOWED_VALUES = {
     "eval_type": EVAL_TYPES,
@@ -44,13 +41,7 @@ _ALLOWED_VALUES = {
     "regularization_type": ("L1", "L2", "NONE"),
 }
 # the supported settings of forks; other settings cause a warning and are ignored, or cause an error
-_SUPPORTED_SETTINGS = (
-    *("ap_version", "eval_type", "larc", "larc_eta", "larc_policy", "min_lr", "plateau_winsize", "rampup_interval"),
-    *("rampup_lr", "show_per_class_result", "stageiter", "stagelr", "warmup_iter", "warmup_start_lr", "stepearly"),
-    *("momentum_policy", "momentum_power", "max_momentum", "weight_decay_policy", "weight_decay_power"),
-    *("max_weight_decay", "local_lr_auto", "local_gw_ratio", "clip_weights", "clamp_weights_lower"),
-    *("clamp_weights_upper", "test_offset", "adamw_decay"),
-)
+_SUPPORTED_SETTINGS = (*FORK_UPDATE_SETTINGS, "ap_version", "eval_type", "show_per_class_result", "test_offset")
 _TRAIN_SOURCES = ("net", "net_param", "train_net", "train_net_param")
 
 _NO_NET = f"the train net is missing; set one of {', '.join(_TRAIN_SOURCES)}"
@@ -78,8 +69,6 @@ class NetSettings:
         Raises:
             CaffejaxError: if the net cannot be built; see `caffejax.Net`.
         """
-        from ..program.net import Net
-
         try:
             return Net(self.message, state=self.state, file=self.file, config=config)
         except GraphError as error:
@@ -109,8 +98,7 @@ def check_solver(
     problems += _find_other_problems(param)
     if needs_net and not any(map(param.HasField, _TRAIN_SOURCES)):
         problems.append(_NO_NET)
-    if problems:
-        raise SolverError([Problem(p, file=file) for p in problems])
+    raise_if_any(SolverError, problems, file)
     for message in find_missing_fields(param) if needs_update else ():
         log.warning("%s%s", f"{file}: " if file else "", message)
     for setting, reason in ignored_fields(param):
@@ -170,11 +158,10 @@ def read_train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
         SchemaError: if the net's file cannot be read.
         SolverError: if the solver names no net, which is the case in MyCaffe's solver files.
     """
-    fields = [f for f in _TRAIN_SOURCES if param.HasField(f)]
-    if not fields:
-        raise SolverError(_NO_NET)
-    field = fields[0]
-    return _read_settings(field, getattr(param, field), folder, "train_state", param.train_state)
+    for field in _TRAIN_SOURCES:
+        if param.HasField(field):
+            return _read_settings(field, getattr(param, field), folder, "train_state", param.train_state)
+    raise SolverError(_NO_NET)
 
 
 def read_test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:

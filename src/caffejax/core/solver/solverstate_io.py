@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...base.errors import Problem, WeightsError
+from ...base.errors import WeightsError, locate_errors, raise_if_any
 from ...base.variables import Variables
-from ..checkpoints.load_save import load_weights
+from ..checkpoints.load_save import load_weights, make_diff_array
 from ..checkpoints.match_by_name import MissingLayersError
-from ..graph import Graph, Param, Slot
-from ..parallel import reshard
-from ..schema.blob_proto import Array, format_shape
+from ..graph import Graph
+from ..graph.graph import map_params
+from ..parallel.global_arrays import reshard
+from ..schema.blob_proto import format_shape
 from ..schema.caffe_pb2 import SolverParameter
 from .caffe_optimizer import CaffeState
 from .evaluate import decode_recurrent_state, encode_recurrent_state
@@ -27,7 +27,7 @@ from .lr_schedules import current_step
 from .reporting import log
 from .snapshot_record import format_record, parse_record
 from .state_compatibility import check_signs, check_slot_count, check_stored_rule, stored_rule
-from .train_state_io import other_net_problem
+from .train_state_io import other_net_error
 from .train_step import TrainState
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ def save_state(
     graph: Graph,
     param: SolverParameter,
     learned_net: str,
-    record: Mapping[str, Any] = MappingProxyType({}),
+    record: Mapping[str, Any],
 ) -> None:
     """Write a training state as a .solverstate.
 
     Args:
         path: the file.
-        state: the state that `to_host` returned.
+        state: the state, with NumPy arrays, and the key as its uint32 data.
         graph: the train net.
         param: the solver's settings.
         learned_net: the path of the weights file, which is stored in the .solverstate.
@@ -65,11 +65,12 @@ def save_state(
         WeightsError: if the record is too large or the file cannot be written. An existing file then stays unchanged.
     """
     iteration = int(state.iteration)
-    arrays = tuple(_history_array(p, slot) for slot in state.opt_state.history for p in graph.unique_params)
+    arrays = tuple(make_diff_array(p, slot) for slot in state.opt_state.history for p in graph.unique_params)
     num_reductions = current_step(param, max(0, iteration - 1))  # the step at the last update
     carried = _encode_carried_arrays(state, graph, path)
     record = {**record, "key": np.asarray(state.key).tolist()} | ({"carried": carried} if carried else {})
-    text = format_record(record, path)
+    with locate_errors(file=path):
+        text = format_record(record)
     from ..checkpoints.solverstate import SolverState, write_solverstate  # h5py takes long to import
 
     write_solverstate(path, SolverState(iteration, learned_net, arrays, num_reductions, text))
@@ -90,54 +91,44 @@ def load_state(path: Path, template: TrainState, graph: Graph, type: str) -> tup
 
     Raises:
         WeightsError: if the .solverstate or the weights cannot be read, or belong to a different net or solver type.
+            The caller adds the file to the messages.
     """
     from ..checkpoints.solverstate import read_solverstate
 
     stored = read_solverstate(path)
-    record = parse_record(stored.record, str(path))
+    record = parse_record(stored.record)
     variables = Variables(template.params, template.state)
     namesake = weights_namesake(path)
     check_stored_rule(record, type, str(path), str(namesake))
     if type == "optax":
         message = "a .solverstate holds the state of a rule of Caffe's, and this solver has another optimizer"
         remedy = f"resume from a checkpoint, or pass {namesake} as weights= instead of resume="
-        raise WeightsError(Problem(f"{message}; {remedy}", file=str(path)))
+        raise WeightsError(f"{message}; {remedy}")
     if stored.learned_net:
         weights = find_weights(path, stored.learned_net)
         if weights is None:
-            message = (
+            raise WeightsError(
                 f"its weights are missing: there is no file '{stored.learned_net}' in the working directory, and no "
-                f"'{path.parent / Path(stored.learned_net).name}'"
+                f"'{path.parent / Path(stored.learned_net).name}'; put the file into the same folder as this one"
             )
-            raise WeightsError(Problem(f"{message}; put the file into the same folder as this one", file=str(path)))
         try:
             variables = load_weights(weights, graph, variables, strict=True)
         except MissingLayersError as error:
-            raise WeightsError(other_net_problem(str(path), str(weights), error.missing, error.unused)) from error
-    slots = template.opt_state.history
-    num_blobs = len(graph.unique_params)
-    check_slot_count(len(stored.history), num_blobs, type, str(path), str(namesake))
-    problems = list(_find_differences(stored, graph, len(slots)))
-    if not problems and stored_rule(record) is None:
-        history_by_slot = [stored.history[i * num_blobs : (i + 1) * num_blobs] for i in range(len(slots))]
-        check_signs(history_by_slot, type, str(path), str(namesake))
-    if problems:
-        raise WeightsError([Problem(message, file=str(path)) for message in problems])
-    param_indices = {p.slot: i for i, p in enumerate(graph.unique_params)}
+            raise other_net_error(str(weights), error.missing, error.unused) from error
+    params, num_slots = graph.unique_params, len(template.opt_state.history)
+    check_slot_count(len(stored.history), len(params), type, str(namesake))
+    raise_if_any(WeightsError, _find_differences(stored, graph, num_slots))
+    slots = [stored.history[i * len(params) : (i + 1) * len(params)] for i in range(num_slots)]
+    if stored_rule(record) is None:
+        check_signs(slots, type, str(path), str(namesake))
 
-    def load_slot(slot_index: int, tree: Any) -> Any:
-        return {
-            key: {
-                name: np.asarray(
-                    stored.history[slot_index * len(param_indices) + param_indices[Slot(key, name)]], current.dtype
-                )
-                for name, current in blobs.items()
-            }
-            for key, blobs in tree.items()
-        }
+    def load_slot(arrays: Sequence[np.ndarray]) -> Any:
+        array_of = {param.slot: array for param, array in zip(params, arrays, strict=True)}
+        learned = (param for param in params if param.spec.learnable)
+        return map_params(learned, lambda param: np.asarray(array_of[param.slot], np.float32))
 
     iteration: Any = np.int32(stored.iteration)
-    history = tuple(load_slot(i, tree) for i, tree in enumerate(slots))
+    history = tuple(map(load_slot, slots))
     carried = decode_recurrent_state(graph, record.get("carried", {}))
     new_state = TrainState(
         params=variables.params,
@@ -190,10 +181,3 @@ def _find_differences(stored: SolverState, graph: Graph, num_slots: int) -> Iter
                 f"{description} has shape {format_shape(array.shape)} in the file, but "
                 f"{format_shape(param.spec.shape)} in the net; resume with the net that wrote the file"
             )
-
-
-def _history_array(param: Param, tree: Any) -> Array:
-    """Return the history of a blob as float32: zeros for running statistics, for which Caffe also stores zeros."""
-    if not param.spec.learnable:
-        return np.zeros(param.spec.shape, np.float32)
-    return np.asarray(tree[param.slot.layer][param.slot.name], np.float32)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import CaffejaxError, Problem, WeightsError
+from ...base.errors import CaffejaxError, WeightsError
 from ...base.human_readable import format_count
 from ..schema import read_solver
 from .reporting import log
@@ -35,7 +35,7 @@ def check_stored_rule(record: Mapping[str, Any], type: str, file: str, weights: 
     Args:
         record: the snapshot's record; nothing is checked if it names no rule.
         type: the solver's type.
-        file: the snapshot, for the message.
+        file: the snapshot, for the log.
         weights: the file with the snapshot's weights, or "it" if `file` contains them.
 
     Raises:
@@ -43,7 +43,7 @@ def check_stored_rule(record: Mapping[str, Any], type: str, file: str, weights: 
     """
     stored = stored_rule(record) or type
     if message := find_rule_difference(stored, type):
-        raise WeightsError(Problem(f"this is {message}; {_remedy(stored, weights)}", file=file))
+        raise WeightsError(f"this is {message}; {_remedy(stored, weights)}")
     if stored != type:
         log.info("%s: the state of %s is continued by %s; both store the same", file, stored, type)
 
@@ -61,13 +61,13 @@ def find_rule_difference(stored: str, type: str) -> str | None:
     return f"the state of type {stored}, but the solver's type is {type}, whose state has another meaning"
 
 
-def check_slot_count(count: int, num_blobs: int, type: str, file: str, weights: str) -> None:
+def check_slot_count(count: int, num_blobs: int, type: str, weights: str) -> None:
     """Check that a state has as many arrays as the rule `type` needs.
 
     Args:
         count: the number of the state's arrays.
         num_blobs: the number of the net's learnable blobs.
-        type, file, weights: see `check_stored_rule`.
+        type, weights: see `check_stored_rule`.
 
     Raises:
         WeightsError: if it has another number. The message names the rules that write this number.
@@ -81,9 +81,9 @@ def check_slot_count(count: int, num_blobs: int, type: str, file: str, weights: 
         f"({num_slots} for each of {format_count(num_blobs, 'learnable blob')})"
     )
     if not writers:
-        raise WeightsError(Problem(f"{message}; resume with the net and the solver type that wrote the file", file))
+        raise WeightsError(f"{message}; resume with the net and the solver type that wrote the file")
     names = _join(writers)
-    raise WeightsError(Problem(f"{message}; it is the state of {names}: {_remedy(names, weights)}", file))
+    raise WeightsError(f"{message}; it is the state of {names}: {_remedy(names, weights)}")
 
 
 def check_signs(slots: Sequence[Sequence[np.ndarray]], type: str, file: str, weights: str) -> None:
@@ -105,7 +105,7 @@ def check_signs(slots: Sequence[Sequence[np.ndarray]], type: str, file: str, wei
     if wrong_slots := negative & set(rule.nonnegative_slots):
         writers = _join([r.name for r in others if not negative & set(r.nonnegative_slots)]) or "another rule"
         message = f"its history {min(wrong_slots)} has negative numbers, but {type} stores squares there"
-        raise WeightsError(Problem(f"{message}; it is the state of {writers}: {_remedy(writers, weights)}", file))
+        raise WeightsError(f"{message}; it is the state of {writers}: {_remedy(writers, weights)}")
     is_zero = not any(np.any(a) for arrays in slots for a in arrays)
     suspects = [r.name for r in others if len(r.nonnegative_slots) > len(rule.nonnegative_slots)]
     if not negative and not is_zero and suspects:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,8 +42,8 @@ def list_caffe_states(prefix: str) -> list[tuple[int, Path]]:
     return [(iteration, path) for iteration, _, path in sorted(states)]
 
 
-def find_newest_state(prefix: str) -> str | None:
-    """Return the path of the newest state with a prefix, by iteration, or None.
+def find_resumable(prefix: str) -> str | None:
+    """Return the path of the newest state with a prefix, by iteration. Without one, log a line and return None.
 
     It is the checkpoint folder if its newest step is at least as new as Caffe's states. A .solverstate without its
     weights is passed over, with a warning, if there is another state.
@@ -53,11 +53,8 @@ def find_newest_state(prefix: str) -> str | None:
             newest state that is not.
     """
     folder = f"{prefix}.orbax"
-    checkpoints = CheckpointFolder(folder)
-    try:
+    with closing(CheckpointFolder(folder)) as checkpoints:
         steps = checkpoints.steps()
-    finally:
-        checkpoints.close()
     newest_step = steps[-1] if steps else -1
     damage: WeightsError | None = None
     without_weights: list[Path] = []
@@ -77,6 +74,8 @@ def find_newest_state(prefix: str) -> str | None:
         raise WeightsError(replace(p, message=f"{hint}; this newest state: {p.message}") for p in damage.problems)
     if newest is None and without_weights:
         return str(without_weights[0])  # to restore it raises the error that names the weights
+    if newest is None:
+        log.info("No checkpoint in %s.orbax; training starts at iteration 0", prefix)
     for path in without_weights:
         log.warning("%s is passed over, because its weights are missing; training resumes from %s", path, newest)
     return newest
@@ -92,23 +91,10 @@ def find_readable_state(prefix: str) -> str | None:
 
 
 def _has_weights(path: Path) -> bool:
-    """Return whether the weights of a state exist. Raise `WeightsError` if the state cannot be read."""
     from ..checkpoints.solverstate import read_solverstate  # importing h5py takes long
 
     learned_net = read_solverstate(path).learned_net
     return not learned_net or find_weights(path, learned_net) is not None
-
-
-def find_resumable(prefix: str) -> str | None:
-    """Return `find_newest_state(prefix)`, and log a line if there is none.
-
-    Raises:
-        WeightsError: see `find_newest_state`.
-    """
-    newest = find_newest_state(prefix)
-    if newest is None:
-        log.info("No checkpoint in %s.orbax; training starts at iteration 0", prefix)
-    return newest
 
 
 def move_states_aside(prefix: str, last_iteration: int, replaced_iteration: int | None = None) -> None:

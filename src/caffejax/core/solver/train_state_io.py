@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...base.errors import Problem, SolverError, WeightsError, shorten_list
+from ...base.errors import SolverError, WeightsError, raise_if_any, shorten_list
 from ...base.variables import Params
-from ..parallel import gather_to_first
 from .caffe_optimizer import CaffeState
 from .reporting import log
 from .state_compatibility import find_rule_difference
@@ -22,15 +21,6 @@ _DEVICE_STATISTICS = "devices"  # under this name, checkpoints store the statist
 _OPTIMIZER = "optimizer"  # and under this name the state of an optax transformation that replaces Caffe's rules
 
 
-def to_host(state: TrainState) -> TrainState:
-    """Return a state with NumPy arrays in the first process, and with None instead of arrays in the other processes.
-
-    The random key is converted to its uint32 data. All processes must call this function together.
-    """
-    host_state: TrainState = gather_to_first(state.replace(key=_key_data(state.key)))
-    return host_state
-
-
 def to_arrays(state: TrainState, device_statistics: Params | None = None) -> dict[str, Any]:
     """Return a state in the form in which checkpoints store it: nested dictionaries of arrays.
 
@@ -38,13 +28,14 @@ def to_arrays(state: TrainState, device_statistics: Params | None = None) -> dic
         state: the state.
         device_statistics: the running statistics of each device, stacked on axis 0, or None for one device.
     """
+    is_key = jnp.issubdtype(state.key.dtype, jax.dtypes.prng_key)
     return {
         **({_DEVICE_STATISTICS: device_statistics} if device_statistics else {}),
         "params": state.params,
         "state": state.state,
         **_name_optimizer_arrays(state.opt_state),
         "iteration": state.iteration,
-        "key": _key_data(state.key),
+        "key": jax.random.key_data(state.key) if is_key else state.key,
     }
 
 
@@ -62,10 +53,6 @@ def _name_optimizer_arrays(opt_state: Any) -> dict[str, Any]:
     return {_OPTIMIZER: tree}
 
 
-def _key_data(key: Any) -> Any:
-    return jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
-
-
 def check_state(state: TrainState, expected: TrainState) -> None:
     """Raise `SolverError` if a user's state and the expected state have arrays of different names or shapes."""
     if message := find_rule_difference(state.rule, expected.rule):
@@ -74,8 +61,7 @@ def check_state(state: TrainState, expected: TrainState) -> None:
         problems = ["its optimizer state belongs to a different solver type"]
     else:
         problems = _find_differences(_flatten(to_arrays(state)), _flatten(to_arrays(expected)), ())
-    if problems:
-        raise SolverError([f"train_state does not match this solver: {problem}" for problem in problems])
+    raise_if_any(SolverError, (f"train_state does not match this solver: {problem}" for problem in problems))
 
 
 def _describe(opt_state: Any) -> str:
@@ -90,7 +76,7 @@ class StateRestorer:
 
     Attributes:
         expected: the shapes and shardings of a state of this solver, which `Placement.abstract_state` returned.
-        file: the name of the checkpoint in error messages.
+        file: the name of the checkpoint in warnings.
         recurrent_state: the names "layer/name" of the arrays that recurrent layers carry from one batch to the next.
             They start at zero if the batch size has changed.
         blob_names: `Graph.blob_names`, for checkpoints of earlier versions, whose arrays have numbers.
@@ -114,23 +100,21 @@ class StateRestorer:
             WeightsError: if a layer or an array is missing or unknown, or an array has an unexpected shape. The message
                 names the layers, or else each such array.
         """
-        expected = self._flatten_expected()
+        expected = _flatten(to_arrays(self.expected))
         flat = self._flatten_stored({name: tree for name, tree in shapes.items() if name != _DEVICE_STATISTICS})
         layers, stored_layers = _layer_names(expected), _layer_names(flat)
         if layers.keys() != stored_layers.keys():
             missing = [name for name in layers if name not in stored_layers]
             unknown = [name for name in stored_layers if name not in layers]
-            raise WeightsError(other_net_problem(self.file, "it", missing, unknown))
+            raise other_net_error("it", missing, unknown)
         names, stored_names = ({n for n in tree if n.startswith(f"{_OPTIMIZER}/")} for tree in (expected, flat))
         if names and stored_names and names != stored_names:
-            message = (
+            raise WeightsError(
                 "its optimizer state is that of another optax transformation; pass the transformation that wrote it as "
                 "optimizer=, or start from the weights alone by weights="
             )
-            raise WeightsError(Problem(message, file=self.file))
         exempt_names = {f"state/{name}" for name in self.recurrent_state}
-        if messages := _find_differences(flat, expected, exempt_names):
-            raise WeightsError([Problem(message, file=self.file) for message in messages])
+        raise_if_any(WeightsError, _find_differences(flat, expected, exempt_names))
 
         def array_target(name: str, stored: Any) -> Any:
             abstract = expected.get(self._find_name(name))
@@ -144,7 +128,7 @@ class StateRestorer:
 
         The statistics are stacked on axis 0. They are None if the checkpoint does not contain them.
         """
-        flat, expected = self._flatten_stored(arrays), self._flatten_expected()
+        flat, expected = self._flatten_stored(arrays), _flatten(to_arrays(self.expected))
         for name in (f"state/{name}" for name in self.recurrent_state):
             if name in flat and flat[name].shape != expected[name].shape:
                 stored, shape = flat[name].shape, expected[name].shape
@@ -152,33 +136,22 @@ class StateRestorer:
                     "%s: '%s' has shape %s, but %s in the net; it starts at zero", self.file, name, stored, shape
                 )
                 flat[name] = np.zeros(expected[name].shape, expected[name].dtype)
-
-        def load_tree(prefix: str, tree: Params) -> Params:
-            return {layer: {name: flat[f"{prefix}/{layer}/{name}"] for name in blobs} for layer, blobs in tree.items()}
-
-        def load_optimizer(expected: Any) -> Any:
-            if isinstance(expected, CaffeState):
-                # a copy, because a step donates both arrays
-                histories = (load_tree(f"history/{i}", tree) for i, tree in enumerate(expected.history))
-                return CaffeState(np.asarray(flat["iteration"]), tuple(histories))  # type: ignore[arg-type]
-            names = _flatten(_name_optimizer_arrays(expected))
-            return jax.tree.unflatten(jax.tree.structure(expected), [flat[name] for name in names])
-
-        expected_state = self.expected
-        state = TrainState(
-            params=load_tree("params", expected_state.params),
-            state=load_tree("state", expected_state.state),
-            opt_state=load_optimizer(expected_state.opt_state),
-            iteration=flat["iteration"],
-            key=jax.random.wrap_key_data(flat["key"]),
-            rule=expected_state.rule,
-        )
-        statistics = {
-            name.removeprefix(f"{_DEVICE_STATISTICS}/"): x
-            for name, x in flat.items()
-            if name.startswith(_DEVICE_STATISTICS)
-        }
-        return state, _unflatten_statistics(statistics, expected_state.state)
+        tree = _map_arrays(lambda name, _: flat[name], to_arrays(self.expected))
+        opt_state: Any
+        if isinstance(self.expected.opt_state, CaffeState):
+            # a copy, because a step donates both arrays
+            opt_state = CaffeState(np.asarray(tree["iteration"]), tuple(tree["history"].values()))  # type: ignore[arg-type]
+        else:
+            leaves = _flatten(tree[_OPTIMIZER]).values()
+            opt_state = jax.tree.unflatten(jax.tree.structure(self.expected.opt_state), leaves)
+        key = jax.random.wrap_key_data(tree["key"])
+        state = TrainState(tree["params"], tree["state"], opt_state, tree["iteration"], key, self.expected.rule)
+        template = {_DEVICE_STATISTICS: self.expected.state}
+        names = _flatten(template)
+        stored_names = {name for name in flat if name.startswith(f"{_DEVICE_STATISTICS}/")}
+        if stored_names != names.keys() or any(flat[name].shape[1:] != b.shape for name, b in names.items()):
+            return state, None
+        return state, _map_arrays(lambda name, _: flat[name], template)[_DEVICE_STATISTICS]
 
     def _flatten_stored(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         return {self._find_name(name): array for name, array in _flatten(arrays).items()}
@@ -190,50 +163,31 @@ class StateRestorer:
         names = self.blob_names.get(layer.partition("/")[2] if tree == "history" else layer, ())
         return f"{path}/{names[int(number)]}" if number.isdecimal() and int(number) < len(names) else stored
 
-    def _flatten_expected(self) -> dict[str, Any]:
-        return _flatten(to_arrays(self.expected))
 
-
-def other_net_problem(file: str, weights: str, missing: Sequence[str], unknown: Sequence[str]) -> Problem:
-    """Return the problem of a snapshot whose layers differ from the net's.
+def other_net_error(weights: str, missing: Sequence[str], unknown: Sequence[str]) -> WeightsError:
+    """Return the error of a snapshot whose layers differ from the net's.
 
     Args:
-        file: the snapshot.
-        weights: the file with the snapshot's weights, or "it" if `file` contains them.
+        weights: the file with the snapshot's weights, or "it" if the snapshot contains them.
         missing: the names of the net's layers that are missing in the snapshot.
         unknown: the names of the snapshot's layers that are not in the net.
     """
-    differences = []
-    if missing:
-        verb = "is" if len(missing) == 1 else "are"
-        differences.append(f"{_quote_layers(missing)} {verb} missing in it")
-    if unknown:
-        verb = "is" if len(unknown) == 1 else "are"
-        differences.append(f"its {_quote_layers(unknown)} {verb} not in this net")
-    message = (
+    differences = [f"{_quote_layers(missing)} missing in it"] if missing else []
+    differences += [f"its {_quote_layers(unknown)} not in this net"] if unknown else []
+    return WeightsError(
         f"this is a snapshot of another net: {', and '.join(differences)}; to fine-tune, pass {weights} as --weights "
         "instead of --snapshot"
     )
-    return Problem(message, file=file)
 
 
 def _quote_layers(names: Sequence[str]) -> str:
-    quoted = [f"'{name}'" for name in names]
-    return f"{'layer' if len(names) == 1 else 'layers'} {', '.join(shorten_list(quoted))}"
+    quoted = ", ".join(shorten_list([f"'{name}'" for name in names]))
+    return f"layer {quoted} is" if len(names) == 1 else f"layers {quoted} are"
 
 
 def _layer_names(flat: Mapping[str, Any]) -> dict[str, None]:
-    """Return a dict whose keys are the names of the layers with parameters or running statistics, in order."""
     names = (name.partition("/")[2].rpartition("/")[0] for name in flat if name.startswith(("params/", "state/")))
     return dict.fromkeys(names)
-
-
-def _unflatten_statistics(flat: Mapping[str, Any], template: Params) -> Params | None:
-    """Return the running statistics of each device, stacked on axis 0, or None if the checkpoint lacks any of them."""
-    names = _flatten(template)
-    if set(flat) != set(names) or any(flat[name].shape[1:] != b.shape for name, b in names.items()):
-        return None
-    return {layer: {name: flat[f"{layer}/{name}"] for name in blobs} for layer, blobs in template.items()}
 
 
 def _flatten(tree: Mapping[str, Any]) -> dict[str, Any]:

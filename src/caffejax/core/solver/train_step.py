@@ -23,7 +23,7 @@ from ..ops.compilation import full
 from ..ops.layout import materialise
 from ..ops.platform_dispatch import PlatformOp
 from ..ops.vma import vary_as, varying_axes
-from ..parallel import data_parallel
+from ..parallel.data_parallel import data_parallel
 from ..program.net import Net
 from .caffe_optimizer import CaffeOptimizer, compute_total_norm
 
@@ -191,22 +191,8 @@ def init_train_state(
         opt_state=optimizer.init(variables.params),
         iteration=full((), 0, jnp.int32),
         key=train_key(key),
-        rule=rule_name(optimizer),
+        rule=optimizer.rule if isinstance(optimizer, CaffeOptimizer) else "optax",
     )
-
-
-def rule_name(optimizer: optax.GradientTransformation) -> str:
-    """Return the value of `TrainState.rule` for an optimizer."""
-    return optimizer.rule if isinstance(optimizer, CaffeOptimizer) else "optax"
-
-
-def abstract_state(state: TrainState) -> TrainState:
-    """Return the shape, dtype and sharding of each array of a state. The key is replaced by its uint32 data."""
-    state_with_key_data = state.replace(key=jax.random.key_data(state.key))
-    shapes: TrainState = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=getattr(x, "sharding", None)), state_with_key_data
-    )
-    return shapes
 
 
 Passes = Callable[..., tuple[Params, Params, jax.Array, Blobs]]
@@ -305,14 +291,19 @@ def make_passes(net: Net, iter_size: int) -> Passes:
             return (jax.tree.map(jnp.add, grad_sum, grads), new_state), (loss, aux.blobs)
 
         initial = (jax.tree.map(lambda p: vary_as(jnp.zeros_like(p), p), params), state)
-        # a single pass needs no loop, and a net that runs in parts cannot be in a compiled loop
+        # a single pass needs no loop; a net that runs in parts, or whose shapes change, cannot be in a compiled loop
         if iter_size > 1 and not net.runs_in_parts and not has_varying_shapes(batches):
             inputs = (jnp.arange(iter_size), dict(batches))
             (grads, state), (losses, all_outputs) = jax.lax.scan(run_pass, initial, inputs)
-            outputs = jax.tree.map(lambda o: o[-1], all_outputs)
-        else:
-            (grads, state), losses, outputs = _loop_passes(run_pass, initial, batches, iter_size)
-        return grads, state, jnp.mean(losses), outputs
+            return grads, state, jnp.mean(losses), jax.tree.map(lambda o: o[-1], all_outputs)
+        carry, pass_losses = initial, []
+        for i in range(iter_size):
+            carry, (loss, outputs) = run_pass(
+                carry, (jnp.int32(i), {name: array[i] for name, array in batches.items()})
+            )
+            pass_losses.append(loss)
+        grads, state = carry
+        return grads, state, jnp.mean(jnp.stack(pass_losses)), outputs
 
     return passes
 
@@ -365,7 +356,15 @@ def make_step(
         GraphError: if a layer needs a backward pass, but its type has none.
     """
     net.graph.check_backward()
-    passes: Callable[..., Any] = _add_requests(make_passes(net, iter_size))
+    run_passes = make_passes(net, iter_size)
+
+    def passes_with_requests(params: Params, state: Params, inputs: Any, key: jax.Array) -> Any:
+        batches, requests = inputs
+        grads, state, loss, outputs = run_passes(params, state, batches, key)
+        # beside the gradients, so that one collective operation sums both over the devices
+        return (grads, None if requests is None else jnp.sum(requests)), state, loss, outputs
+
+    passes: Callable[..., Any] = passes_with_requests
     if mesh is not None:
         sum_in_bfloat16 = net.config.precision == "bfloat16" and parallel.reduce_dtype == "auto"
         passes = data_parallel(passes, mesh, sum_in_bfloat16=sum_in_bfloat16)
@@ -388,65 +387,52 @@ def make_step(
     return step
 
 
-def _add_requests(passes: Passes) -> Callable[..., Any]:
-    """Return a function like `passes` that also returns the sum of the requests of the devices.
-
-    The function takes `(batches, requests)` instead of the batches, and returns `(grads, sum of requests)` instead of
-    the gradients, so that one collective operation sums gradients and requests over the devices.
-    """
-
-    def run_with_requests(params: Params, state: Params, inputs: Any, key: jax.Array) -> Any:
-        batches, requests = inputs
-        grads, state, loss, outputs = passes(params, state, batches, key)
-        return (grads, None if requests is None else jnp.sum(requests)), state, loss, outputs
-
-    return run_with_requests
-
-
-def make_steps(step: Step) -> Step:
+def make_steps(step: Step) -> Callable[..., tuple[TrainState, StepResult, StepResult]]:
     """Return a function that computes several training steps in one call.
 
-    This is faster for small nets, for which the call takes as long as the computation of a step. The function has the
-    arguments of `step`. The batches, the rates, and the loss and norm in the result have an additional first axis, the
-    steps. The other results are from the last step.
+    This is faster for small nets, for which the call takes as long as the computation of a step. The function
+    `steps(train_state, batches, rates, requests=None, count=None)` takes batches and rates with an additional first
+    axis, the steps. It returns the new state, the last step's result with the losses and norms of all steps, and the
+    last step's result as it is.
+
+    With `count`, it computes the first `count` steps; the losses and norms of the others are 0. The number is a value,
+    so one program serves all numbers, and each iteration has the same bits with any of them.
     """
 
     def steps(
-        ts: TrainState, batches: Mapping[str, jax.Array], rates: Any, requests: jax.Array | None = None
-    ) -> tuple[TrainState, StepResult]:
-        def run_step(carry: tuple[TrainState, Any], inputs: Any) -> tuple[tuple[TrainState, Any], tuple[Any, Any]]:
-            new_state, result = step(carry[0], *inputs, requests)
-            return (new_state, result._replace(**unstacked)), (result.loss, result.gradient_norm)
+        ts: TrainState,
+        batches: Mapping[str, jax.Array],
+        rates: Any,
+        requests: jax.Array | None = None,
+        count: jax.Array | None = None,
+    ) -> tuple[TrainState, StepResult, StepResult]:
+        def select(i: Any) -> Any:
+            return jax.tree.map(lambda a: a[i], (dict(batches), rates))
 
-        unstacked: dict[str, Any] = {"loss": None, "gradient_norm": None}
-        first = jax.tree.map(lambda a: a[0], (dict(batches), rates))
-        result_shapes = jax.eval_shape(step, ts, *first, requests)[1]._replace(**unstacked)
-        last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), result_shapes)
-        # the last result is carried, as a scan would store the outputs of all steps
-        (new_state, last), (losses, norms) = jax.lax.scan(run_step, (ts, last), (dict(batches), rates))
-        return new_state, last._replace(loss=losses, gradient_norm=norms)
+        def run_step(i: Any, carry: Any) -> Any:
+            ts, _, history = carry
+            ts, result = step(ts, *select(i), requests)
+            values = result.loss, result.gradient_norm
+            return ts, result, jax.tree.map(lambda h, v: h.at[i].set(v), history, values)
+
+        shapes = jax.eval_shape(step, ts, *select(0), requests)[1]
+        last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+        values = shapes.loss, shapes.gradient_norm
+        history = jax.tree.map(lambda a: jnp.zeros((len(rates), *a.shape), a.dtype), values)
+        # the last result is carried, as a scan would store the outputs of all steps; XLA knows a constant number of
+        # iterations, and need not ask the device before each
+        number = len(rates) if count is None else count
+        ts, last, (losses, norms) = jax.lax.fori_loop(0, number, run_step, (ts, last, history))
+        return ts, last._replace(loss=losses, gradient_norm=norms), last
 
     return steps
 
 
-def _loop_passes(
-    body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: int
-) -> tuple[Any, jax.Array, Blobs]:
-    """Run n >= 1 passes in a Python loop, and return `(carry, losses, outputs of the last pass)`.
-
-    The shapes of batches and outputs may change from pass to pass. The losses have shape (n,).
-
-    Args:
-        body: a function `body(carry, (number, batch))` that runs a pass and returns `(carry, (loss, outputs))`.
-        carry: the argument `carry` of the first pass.
-        batches: the batches of all passes, stacked by `stack_batches`.
-        n: the number of passes.
-    """
-    losses = []
-    for i in range(n):
-        carry, (loss, outputs) = body(carry, (jnp.int32(i), {name: array[i] for name, array in batches.items()}))
-        losses.append(loss)
-    return carry, jnp.stack(losses), outputs
+def join_results(results: Sequence[StepResult]) -> StepResult:
+    """Return the results of single steps, or of several, as one result: the last one's with the losses of all."""
+    losses = [jnp.atleast_1d(result.loss) for result in results]
+    norms = [jnp.atleast_1d(result.gradient_norm) for result in results if result.gradient_norm is not None]
+    return results[-1]._replace(loss=jnp.concatenate(losses), gradient_norm=jnp.concatenate(norms) if norms else None)
 
 
 def has_varying_shapes(batches: Mapping[str, Any]) -> bool:

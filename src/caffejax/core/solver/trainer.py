@@ -11,13 +11,13 @@ import numpy as np
 
 from ...base.errors import CaffejaxError, is_integer, locate_errors
 from ...base.variables import Variables
-from ..parallel import Requests, barrier, note_progress
+from ..parallel.coordination import barrier, note_progress
+from ..parallel.multihost import Requests
 from .build_trainer import TrainerParts
-from .evaluate import Scores
 from .fingerprint import check_same_snapshot
 from .lr_schedules import AdaptiveSchedule, Plateau, StepEarly
 from .nan_check import FiniteCheck
-from .reporting import ClippingLog, Display, SmoothedLoss, Stopwatch, format_display_lines, log
+from .reporting import ClippingLog, Display, Scores, SlowDataWarning, SmoothedLoss, Stopwatch, format_display_lines, log
 from .state_files import find_resumable
 from .updater import Updater
 
@@ -50,15 +50,17 @@ class Trainer:
         self.iteration, self.batch_size = 0, parts.batch_size
         self._updater, self._finite_check, self._placement = updater, finite_check, parts.placement
         self._keep_best = parts.config.keep_best
+        self._slow_data = SlowDataWarning(parts.net.config.workers)
         self._loss = SmoothedLoss(self.param.average_loss)
+        self._stopwatch: Stopwatch | None = None  # of all steps since the iteration was set
         self._clipping = ClippingLog(self.param.clip_gradients)
         self._request: Request | None = None
         self._is_stopped = False
         self._request_codec = Requests(parts.placement.mesh) if jax.process_count() > 1 else None
         self._initial_positions = self._positions()
-        if parts.resume is not None:
+        if parts.config.resume is not None:
             try:
-                self.restore(parts.resume)
+                self.restore(parts.config.resume)
             except BaseException:
                 self.close()
                 raise
@@ -69,7 +71,7 @@ class Trainer:
 
         A step reuses the memory of the arrays; keep copies, as by `jax.tree.map(np.array, solver.variables)`.
         """
-        return self._updater.variables
+        return self._updater.train_state.variables
 
     @property
     def rate(self) -> float:
@@ -88,22 +90,27 @@ class Trainer:
 
     def start_stopwatch(self) -> Stopwatch:
         """Return a stopwatch that measures the speed of training, starting now."""
-        return Stopwatch(self.iteration, self.batch_size, lambda: self._updater.wait_seconds)
+        return Stopwatch(self.iteration, self.batch_size, lambda: self._updater.data_wait.seconds)
 
     def step(self, iterations: int) -> None:
         """Train for a number of iterations, and run the tests, displays and snapshots that are due.
 
         Raises:
-            SolverError: if a loss or a parameter is not finite. The error may be raised some iterations later, but
-                always before a snapshot.
+            SolverError: if a loss or a parameter is not finite. The error of a call for one iteration may be raised
+                some calls later, but always before a snapshot.
             WeightsError: if a snapshot could not be written.
             ValueError: if `iterations` is not an integer of at least 0.
         """
         if not is_integer(iterations) or iterations < 0:
             raise ValueError(f"iterations must be an integer of at least 0, not {iterations!r}")
-        self._loss, stopwatch = SmoothedLoss(self.param.average_loss), self.start_stopwatch()
+        self._loss = SmoothedLoss(self.param.average_loss)
+        if self._stopwatch is None:
+            self._stopwatch = self.start_stopwatch()
         try:
-            self._step(self.iteration + iterations, stopwatch)
+            with self._stopwatch.running():
+                self._step(self.iteration + iterations, self._stopwatch)
+            if iterations > 1:  # a loop of calls for one iteration each must not wait for the device in each
+                self._finite_check.check()
         finally:
             self._clipping.write(wait=True)
 
@@ -114,6 +121,7 @@ class Trainer:
                 self._stop()
                 return
             request = self._update(self._steps_to_dispatch(end), stopwatch)
+            self._slow_data.check(self.iteration, self._updater.data_wait.seconds)
             self.snapshots.check()
             self._notify("on_step")
             if self._request_codec is None:
@@ -207,7 +215,7 @@ class Trainer:
             self._set_positions(previous_positions)
             raise
         self._updater.restore(state, device_statistics)
-        self.iteration = int(state.iteration)
+        self.iteration, self._stopwatch = int(state.iteration), None
         self.tests.scores = dict(record.get("scores") or {})
         if isinstance(self.rate_schedule, AdaptiveSchedule):
             self.rate_schedule.restore(record.get("plateau", {}))
@@ -225,6 +233,11 @@ class Trainer:
         self.snapshots.close()
         self.loader.close()
         self.tests.close()
+
+    @property
+    def _is_observed(self) -> bool:
+        """True if a callback takes each iteration."""
+        return False
 
     def _notify(self, event: Event, *details: Any) -> None:
         """Handle an event, which is the name of a `Callback` method. `details` are its arguments after `solver`."""
@@ -258,7 +271,6 @@ class Trainer:
         self._is_stopped = True
 
     def _take_request(self) -> Request | None:
-        """Return and clear the pending request of this process, such as a snapshot, or None."""
         request, self._request = self._request, None
         return request
 
@@ -266,9 +278,6 @@ class Trainer:
         """Run a test, and return the scores of each test net, or None if a request to stop ended the test.
 
         With several processes, a test always runs to its end, because processes receive requests at different times.
-
-        Args:
-            is_early: whether the test replaces the test that is due at this iteration.
         """
         self._clipping.write(wait=True)
         is_single_process = self._request_codec is None
@@ -285,7 +294,6 @@ class Trainer:
         return results
 
     def _save_snapshot(self) -> None:
-        """Start to save a snapshot of the current state in the background."""
         self._clipping.write(wait=True)
         record = {
             "type": self.param.type,
@@ -309,10 +317,16 @@ class Trainer:
     def _steps_to_dispatch(self, end: int) -> int:
         """Return how many updates to send to the devices together. No test, snapshot or display is due between them."""
         i, p, n = self.iteration, self.param, self._updater.steps_per_dispatch
+        if n == 1 or isinstance(self.rate_schedule, Plateau):  # its rate depends on the previous loss
+            return 1
         # a display comes after the update of its iteration, tests and snapshots come before it
         due = (p.display, 1), (p.snapshot, 0), (p.test_interval, p.test_offset)
-        limit = min([end - i, *(interval - (i - offset) % interval for interval, offset in due if interval)])
-        return 1 if n > limit or isinstance(self.rate_schedule, Plateau) else n  # its rate depends on the previous loss
+        left = end - i - self._updater.ends_with_single_step
+        limit = min([left, *(interval - (i - offset) % interval for interval, offset in due if interval)])
+        if self._updater.takes_fewer_steps:
+            # what was requested comes after the next iteration
+            return 1 if self._is_observed or self._request else max(1, min(n, limit))
+        return 1 if n > limit else n
 
     def _update(self, n: int, stopwatch: Stopwatch) -> Request | None:
         """Make n updates; return the most important request of all processes, or None if there is only one process."""
@@ -324,6 +338,7 @@ class Trainer:
         encoded = None if codec is None else codec.encode(_REQUESTS_BY_PRIORITY.index(self._take_request()))
         result = self._updater.update(self.iteration, rates, debug_info=debug_info, requests=encoded)
         norms: Any = result.gradient_norm
+        n = result.loss.size  # fewer, if the data of a later iteration cannot be read
         self._loss.record_losses(result.loss)
         self._finite_check.record_losses(self.iteration, result.loss)
         self.iteration += n - 1  # the display shows the last of these iterations, the snapshot comes after it
@@ -351,7 +366,6 @@ class Trainer:
         self._notify("on_display", display)
 
     def _finish(self) -> None:
-        """Run the last snapshot, display and test, if they are due after the last update."""
         p = self.param
         self._finite_check.check(self._updater.sharded_state[0].variables)
         if p.snapshot_after_train and not self._is_due(p.snapshot):
@@ -365,7 +379,6 @@ class Trainer:
         log.info("Optimization Done.")
 
     def _positions(self) -> dict[str, Any]:
-        """Return the positions of the train net and the test nets in their data, as JSON values."""
         return {"train": self.loader.get_state(), "test": self.tests.get_state()}
 
     def _set_positions(self, positions: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ before the rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,14 @@ import jax.numpy as jnp
 from ...base.errors import did_you_mean
 
 Array = jax.Array
+
+# the settings of forks that are supported, and that change the rate or the update
+FORK_UPDATE_SETTINGS = (
+    *("min_lr", "stagelr", "stageiter", "rampup_interval", "rampup_lr", "warmup_iter", "warmup_start_lr"),
+    *("plateau_winsize", "stepearly", "larc", "larc_eta", "larc_policy", "local_lr_auto", "local_gw_ratio"),
+    *("momentum_policy", "momentum_power", "max_momentum", "weight_decay_policy", "weight_decay_power"),
+    *("max_weight_decay", "adamw_decay", "clip_weights", "clamp_weights_lower", "clamp_weights_upper"),
+)
 
 
 @dataclass(frozen=True)
@@ -50,55 +58,30 @@ class Rule:
         return self.continues or self.name
 
 
-RULES: dict[str, Rule] = {}
-
-
-def rule(
-    name: str,
-    *,
-    num_slots: int,
-    uses_momentum: bool = True,
-    continues: str = "",
-    nonnegative_slots: tuple[int, ...] = (),
-) -> Callable[[Callable[..., tuple[Array, ...]]], Callable[..., tuple[Array, ...]]]:
-    """Return a decorator that registers an update function as the solver type `name`. For the arguments, see `Rule`."""
-
-    def decorate(update: Callable[..., tuple[Array, ...]]) -> Callable[..., tuple[Array, ...]]:
-        RULES[name] = Rule(name, num_slots, update, uses_momentum, continues, nonnegative_slots)
-        return update
-
-    return decorate
-
-
-@rule("SGD", num_slots=1)
 def sgd(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
     """Return the update of SGD with momentum and the new slot, which accumulates rate * gradient, as in Caffe."""
     h = r * g + p.momentum * h
     return h, h
 
 
-@rule("Nesterov", num_slots=1, continues="SGD")
 def nesterov(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
     """Return the update of Nesterov's accelerated gradient, and the new slot, which is the same as in `sgd`."""
     new_slot = r * g + p.momentum * h
     return (1 + p.momentum) * new_slot - p.momentum * h, new_slot
 
 
-@rule("AdaGrad", num_slots=1, uses_momentum=False, nonnegative_slots=(0,))
 def adagrad(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
     """Return AdaGrad's update, r * g / (sqrt(h) + delta), and the new slot h, the sum of all squared gradients."""
     h = h + g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
-@rule("RMSProp", num_slots=1, uses_momentum=False, nonnegative_slots=(0,))
 def rmsprop(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
     """Return RMSProp's update, r * g / (sqrt(h) + delta), and the new slot h, a running mean of squared gradients."""
     h = p.rms_decay * h + (1 - p.rms_decay) * g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
-@rule("AdaDelta", num_slots=2, nonnegative_slots=(0, 1))
 def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tuple[Array, ...]:
     """Return AdaDelta's update and new slots, the running means of squared gradients (h1) and squared steps (h2)."""
     h1 = p.momentum * h1 + (1 - p.momentum) * g * g
@@ -107,7 +90,6 @@ def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tupl
     return r * v, h1, h2
 
 
-@rule("Adam", num_slots=2, nonnegative_slots=(1,))
 def adam(p: Any, g: Array, r: Array, t: Array, m: Array, v: Array) -> tuple[Array, ...]:
     """Return Adam's update and new slots, the running means of gradients (m) and of squared gradients (v).
 
@@ -119,15 +101,26 @@ def adam(p: Any, g: Array, r: Array, t: Array, m: Array, v: Array) -> tuple[Arra
     return r * correction * m / (jnp.sqrt(v) + p.delta), m, v
 
 
-# MyCaffe's type, whose weight decay is separate from the rule; see `caffe_optimizer.py`
-rule("AdamW", num_slots=2, continues="Adam", nonnegative_slots=(1,))(adam)
-
-
-@rule("SAG", num_slots=1)
 def sag(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
     """Return the update of the NVIDIA fork's SAG, r * h, and the new slot h, a running mean of the gradients."""
     h = p.momentum * h + (1 - p.momentum) * g
     return r * h, h
+
+
+RULES: Mapping[str, Rule] = {
+    rule.name: rule
+    for rule in (
+        Rule("SGD", 1, sgd),
+        Rule("Nesterov", 1, nesterov, continues="SGD"),
+        Rule("AdaGrad", 1, adagrad, uses_momentum=False, nonnegative_slots=(0,)),
+        Rule("RMSProp", 1, rmsprop, uses_momentum=False, nonnegative_slots=(0,)),
+        Rule("AdaDelta", 2, adadelta, nonnegative_slots=(0, 1)),
+        Rule("Adam", 2, adam, nonnegative_slots=(1,)),
+        # MyCaffe's type, whose weight decay is separate from the rule; see `caffe_optimizer.py`
+        Rule("AdamW", 2, adam, continues="Adam", nonnegative_slots=(1,)),
+        Rule("SAG", 1, sag),
+    )
+}
 
 
 def compute_momentum(param: Any, rate: Any, iteration: Any) -> Any:

@@ -22,19 +22,16 @@ from ...base.human_readable import format_bytes, format_count
 from ...core.graph import Graph, Layer
 from ...core.ops import compilation
 from ...core.ops.platform_dispatch import PlatformOp
-from ...core.program import (
-    LayerSchedule,
-    Part,
+from ...core.program.interpreter import (
+    CompiledParts,
     PassInputs,
     PassOutputs,
     Values,
     VariableTrees,
     compute_part,
     run_schedule,
-    schedule_layers,
 )
-from ...core.program.interpreter import CompiledParts
-from ...core.program.schedule import make_part
+from ...core.program.schedule import LayerSchedule, Part, make_part, schedule_layers
 from ..kernels import onednn_program
 from ..kernels.packed_weights import PackedWeights
 from .constant_folding import host_function, materialize, remove_constants
@@ -91,7 +88,7 @@ class CompiledNet:
             self._steps = tuple(self._make_steps())
         else:
             function = partial(self._run, self._call_program)
-            self._run_unfused = function if graph.has_host_layers else compilation.jit(function, config.kernels)
+            self._run_unfused = function if graph.has_host_layers else compilation.Jitted(function, config.kernels)
 
     @property
     def packed_bytes(self) -> int:
@@ -274,7 +271,7 @@ class CompiledNet:
         def run_program(*arrays: jax.Array) -> Arrays:
             return tuple(_run_program(onednn_part, arrays[: len(packed_arrays)], arrays[first_bottom:]))
 
-        def batch_rule(arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
+        def batch_rule(_: Any, arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
             if any(axis is not None for axis in axes[:first_bottom]) or None in axes[first_bottom:]:
                 return None
             bottoms = [

@@ -14,7 +14,7 @@ from ...core.layers import ParamSpec, Traced
 from ...core.layers.context import Epilogue
 from ...core.layers.shape_ops import concat, concat_axis
 from ...core.ops.implementations import find_form, register_forms
-from ...core.program import PassInputs, VariableTrees, compute_part
+from ...core.program.interpreter import PassInputs, VariableTrees, compute_part
 from ...core.program.schedule import make_part
 from ...core.program.targets import find_readers
 from ...core.schema.caffe_pb2 import ConcatParameter

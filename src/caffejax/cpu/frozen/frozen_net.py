@@ -19,7 +19,7 @@ from ...core.graph import Graph
 from ...core.graph.reshape import reshape_graph, with_batch
 from ...core.ops.compilation import find_cpu, has_only_cpus
 from ...core.ops.program_cache import Entry, ProgramCache
-from ...core.program import VariableTrees
+from ...core.program.interpreter import VariableTrees
 from ...core.program.memory_check import check_layers_fit
 from ...core.program.net import Net
 from ...core.program.net_arguments import add_shape_hints, check_inputs, check_variables
@@ -204,7 +204,7 @@ class Frozen:
         return compiled_net
 
     def _find_entry(self, inputs: Mapping[str, Any]) -> Entry:
-        """Return the entry of the net that is compiled for the shapes of the inputs; compile it if there is none."""
+        """Return the entry of the net that is compiled for the shapes of the inputs; compile it if it is missing."""
         device = find_cpu(*inputs.values())
         key = device, *map(np.shape, inputs.values())
         entry = self._compiled_nets.find(key)

@@ -49,7 +49,7 @@ class FrozenPasses:
             )
             return {top: value for tops, values in results for top, value in zip(tops, values, strict=True)}
 
-        self._transform = compilation.jit(transform, config.kernels) if transformed_layers else None
+        self._transform = compilation.Jitted(transform, config.kernels) if transformed_layers else None
 
     def __call__(self, inputs: Mapping[str, Any], key: Any) -> Blobs:
         """Return the blobs of one forward pass, by name.
@@ -194,7 +194,7 @@ def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> b
     is_unchanged: list[bool] = []
 
     def trace(key: jax.Array, blobs: tuple[Any, ...], bottoms: tuple[Any, ...]) -> Any:
-        _, new_state = forward(layer.context.with_fold_in_args((key, 0)), blobs, bottoms)
+        _, new_state = forward(layer.context.replace(fold_in_args=(key, 0)), blobs, bottoms)
         old_state = [b for b, p in zip(blobs, layer.all_params, strict=True) if not p.spec.learnable]
         is_unchanged.extend(n is o for n, o in zip(new_state, old_state, strict=False))
         return new_state

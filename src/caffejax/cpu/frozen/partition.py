@@ -14,7 +14,8 @@ import numpy as np
 from ...base.errors import CaffejaxError, GraphError
 from ...core.graph import Graph, Layer
 from ...core.graph.reshape import with_batch
-from ...core.program import LayerSchedule, Part, VariableTrees, make_part, schedule_layers
+from ...core.program.interpreter import VariableTrees
+from ...core.program.schedule import LayerSchedule, Part, make_part, schedule_layers
 from ...core.program.targets import find_readers, translate
 from ..kernels.onednn_program import Executable
 from .layer_lowerings import ONEDNN, OnednnCall

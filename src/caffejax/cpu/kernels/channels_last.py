@@ -19,8 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.ops.channel_affine import affine_along_channels, apply_affine
-from ...core.ops.channel_reductions import Channels
+from ...core.ops.channels import Channels, affine_along_channels, apply_affine
 from ...core.ops.host_constant import host_constant
 from ...core.ops.layout import materialise, to_channels_first, to_channels_last
 from ...core.ops.normalization_op import compute_masked_diffs, compute_normalization_diffs, normalize
@@ -46,9 +45,7 @@ class ChannelsLast(Channels):
         """See `Channels`."""
         return broadcast_channels(b, x.shape)
 
-    def moments(
-        self, x: jax.Array, mean_estimate: jax.Array, sum_over_devices: Callable[..., Arrays], num_devices: int
-    ) -> Arrays:
+    def moments(self, x: jax.Array, mean_estimate: jax.Array, axis_name: str | None) -> Arrays:
         """See `Channels`. The form for CPUs runs on one device, and needs no estimate."""
         return channel_moments(x)
 

@@ -18,9 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...core.ops.channel_affine import affine_along_channels
-from ...core.ops.channel_groups import count_groups, run_group_by_group
-from ...core.ops.channel_reductions import promote
+from ...core.ops.channels import affine_along_channels, promote
+from ...core.ops.convolution_op import run_group_by_group
 from ...core.ops.custom_gradient import NeededDiffs
 from ...core.ops.layout import materialise, materialise_channels_last, to_channels_first, to_channels_last
 from ...core.ops.window import Window
@@ -47,7 +46,7 @@ def choose_algorithm(x: jax.Array, weight: jax.Array, window: Window) -> Algorit
         "product" for a 1x1 kernel with stride 1 and no padding, "depthwise" if each channel is a group with one output,
         "by group" for other grouped convolutions, and "convolution" for all others.
     """
-    groups = count_groups(x.shape[1], weight)
+    groups = x.shape[1] // weight.shape[1]
     if groups > 1:
         return "depthwise" if len(weight) == groups == x.shape[1] else "by group"
     if math.prod(window.kernel) == math.prod(window.stride) == 1 and not any(map(any, window.padding)):
@@ -84,9 +83,7 @@ def _correlate_by_xla(x: jax.Array, weight: jax.Array, window: Window) -> jax.Ar
         window = replace(window, stride=(1,) * len(window.stride))
     algorithm = choose_algorithm(x, weight, window)
     if algorithm == "by group":
-        return run_group_by_group(
-            partial(_correlate_by_xla, window=window), x, weight, count_groups(x.shape[1], weight)
-        )
+        return run_group_by_group(partial(_correlate_by_xla, window=window), x, weight, x.shape[1] // weight.shape[1])
     if algorithm == "depthwise":
         return _correlate_depthwise(x, weight, window)
     run = _multiply if algorithm == "product" else _convolve

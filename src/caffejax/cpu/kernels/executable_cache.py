@@ -84,7 +84,7 @@ class CachedPrograms:
     def find_or_compile(
         self, args: tuple[Any, ...], lower: Callable[[], tuple[jax.stages.Lowered, Mapping[str, Any]]]
     ) -> Program | None:
-        """Return the stored program for arguments of these types. If there is none, compile and store it.
+        """Return the stored program for arguments of these types. If it is missing, compile and store it.
 
         Args:
             args: the arguments.

@@ -18,7 +18,6 @@ import jax
 import numpy as np
 
 from ...base.glog import log
-from ...core.ops.channel_groups import count_groups
 from ...core.ops.custom_gradient import NeededDiffs
 from ...core.ops.window import Window
 
@@ -119,7 +118,7 @@ def convolution(
     Returns:
         (batch, *output space, outputs).
     """
-    groups = count_groups(x.shape[-1], weight)
+    groups = x.shape[-1] // weight.shape[1]
     _check_shapes(x.shape[-1], weight.shape[1] * groups, len(weight), bias)
     shape = (x.shape[0], *window.output_size(x.shape[1:-1]), len(weight))
     arrays = [x, weight] if bias is None else [x, weight, bias]
@@ -141,7 +140,7 @@ def convolution_diffs(
     """
     bias_shape, attributes = (
         [weight.shape[:1]] * needs_bias,
-        _window_attributes(window, count_groups(x.shape[-1], weight)),
+        _window_attributes(window, x.shape[-1] // weight.shape[1]),
     )
     if not needed.weight:
         dx = _call("input_diff", [dy, weight], [x.shape], **attributes)[0] if needed.x else None

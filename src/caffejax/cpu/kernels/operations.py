@@ -1,6 +1,6 @@
 """Operations of core by oneDNN and by the loops of onednn.cc. Each returns None for arguments that it does not support.
 
-Arguments and results are those of the plain forms in `core.ops`.
+Arguments and results are as of the plain forms in `core.ops`.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ import numpy as np
 from ...base.errors import require
 from ...core.layers.convolution import (
     ConvolutionOp,
-    ConvolutionSettings,
     convolution_output_size,
     depthwise_settings,
     make_convolution_op,
 )
+from ...core.schema.caffe_pb2 import ConvolutionParameter
 from ...forks.c3d.c3d_layers import volume_convolution_op
 from ...forks.c3d.nd_layers import nd_convolution_op
 from .emit_context import FLAX, FlaxCall, collapse_equal
@@ -117,7 +117,7 @@ def _emit_deconvolution(e: FlaxCall, c: ConvolutionOp) -> tuple[Value, ...]:
     return _apply_to_bottoms(e, module)
 
 
-def _planar_convolution_op(e: FlaxCall, settings: ConvolutionSettings) -> ConvolutionOp:
+def _planar_convolution_op(e: FlaxCall, settings: ConvolutionParameter) -> ConvolutionOp:
     c = make_convolution_op(settings, e.bottoms)
     require(c.axis == 1, f"has its channels along axis {c.axis}; only axis 1 is supported")
     require(len(c.window.kernel) > 0, "has no spatial axes; use InnerProduct")

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import require
-from ...core.layers.batch_norm import running_statistics
 from ...core.layers.helpers import canonical_axis
 from ...forks.segmentation.bn import SEGNET_EPS, select_bn
 from .emit_context import FLAX, FlaxCall, shorten_float32
@@ -24,7 +23,7 @@ def batch_norm(e: FlaxCall) -> Value:
         f"computes statistics from {stats_batch_size} of {n} images (stats_batch_size), which is not supported",
     )
     arrays = tuple(map(jnp.asarray, e.arrays[:3]))
-    mean, variance = map(np.asarray, running_statistics(e.context.settings, arrays))
+    mean, variance = map(np.asarray, e.context.settings.running_statistics(arrays))
     weights = {"mean": mean, "var": variance}
     has_scale = len(e.arrays) > 3
     if has_scale:

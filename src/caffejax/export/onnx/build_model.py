@@ -27,6 +27,7 @@ from ...core.layers.row_padding import count_marked_rows, matching_rows_axis
 from ...core.program.schedule import find_padded_blobs
 from ...core.program.targets import find_readers, translate
 from ...forks.detection.boxes import suppress_without_loops
+from ..engines import ANY_ENGINE, Engine
 from ..inference_model import InferenceModel
 from ..uint8_input import Uint8Preprocessing
 from .layer_converters import ONNX, OnnxCall
@@ -157,6 +158,7 @@ def build_model(
     opset: int,
     preprocessing: Uint8Preprocessing | None,
     pad_rows: bool = False,
+    engine: Engine = ANY_ENGINE,
 ) -> ModelProto:
     """Build the ONNX model of a net.
 
@@ -166,12 +168,13 @@ def build_model(
         opset: the version of ONNX's operator set.
         preprocessing: the image preprocessing to include in the model, whose input then takes uint8 images, or None.
         pad_rows: True if outputs keep their padding rows; see `export_onnx`.
+        engine: the engine that will run the model.
 
     Raises:
         GraphError: if layers cannot be exported. The message names each of them.
     """
-    with suppress_without_loops() if pad_rows else nullcontext():
-        return _ModelBuilder(model, blobs, opset, preprocessing, pad_rows).build()
+    with suppress_without_loops() if pad_rows or "Loop" in engine.lacks else nullcontext():
+        return _ModelBuilder(model, blobs, opset, preprocessing, pad_rows, engine).build()
 
 
 class _ModelBuilder:
@@ -182,10 +185,11 @@ class _ModelBuilder:
         opset: int,
         preprocessing: Uint8Preprocessing | None,
         pad_rows: bool,
+        engine: Engine,
     ) -> None:
         self.model, self.blobs = model, blobs
         names = [top for layer in model.layers for top in layer.tops]
-        self.builder = OnnxBuilder(opset, [*model.inputs, *names])
+        self.builder = OnnxBuilder(opset, [*model.inputs, *names], engine)
         self.values: dict[str, OnnxValue] = {}
         self.readers = find_readers(model.layers, model.outputs)
         all_row_sources = {} if pad_rows else find_padded_blobs(model.layers)

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.layers.batch_norm import running_statistics
 from ...core.layers.context import Epilogue
 from ...core.layers.convolution import ConvolutionOp, convolution_output_size, depthwise_settings, make_convolution_op
 from ...core.layers.helpers import canonical_axis
@@ -116,7 +115,16 @@ def _emit_convolution(call: OnnxCall, c: ConvolutionOp) -> Tops | None:
     window = window or c.window.fit_padding(size, convolution_output_size(size, c.window))
     weight_names = call.add_weights()
     attributes = {"kernel_shape": list(window.kernel), "group": c.group, **_window_attributes(window)}
-    return [call.emit("Conv", *weight_names, bottom=i, **attributes) for i in range(len(call.bottoms))]
+    names = [call.add_broadcast(bottom) for bottom in call.bottoms]
+    if not call.builder.engine.pads_pointwise and set(window.kernel) == {1} and any(map(any, window.padding)):
+        low, high = zip(*window.padding, strict=True)
+        widths = call.builder.add_int64_vector([0, 0, *low, 0, 0, *high])
+        names = [call.builder.add_node("Pad", [name, widths]) for name in names]
+        attributes["pads"] = [0] * (2 * len(window.kernel))
+    return [
+        call.make_top(call.builder.add_node("Conv", [name, *weight_names], **attributes), i)
+        for i, name in enumerate(names)
+    ]
 
 
 @convert("Deconvolution", operators="ConvTranspose", exceptions=_UNSUPPORTED_CONVOLUTION)
@@ -229,7 +237,8 @@ def batch_norm(call: OnnxCall) -> Tops | None:
     channels, call.merges = call.x.shape[1], call.affine is not None
     ones_and_zeros = np.ones(channels, np.float32), np.zeros(channels, np.float32)
     factor, bias = ones_and_zeros if call.affine is None else call.affine.factor_and_bias()
-    mean, variance = map(np.asarray, running_statistics(call.context.settings, tuple(map(jnp.asarray, call.arrays))))
+    statistics = call.context.settings.running_statistics(tuple(map(jnp.asarray, call.arrays)))
+    mean, variance = map(np.asarray, statistics)
     named_arrays = (("scale", factor), ("bias", bias), ("mean", mean), ("variance", variance))
     inputs = [call.add_array(array, name) for name, array in named_arrays]
     return call.emit("BatchNormalization", *inputs, epsilon=float(call.param.eps))
@@ -275,9 +284,9 @@ def relu(call: OnnxCall) -> Tops:
 
 @convert("PReLU", operators="PRelu")
 def prelu(call: OnnxCall) -> Tops:
-    """Convert to PRelu, with a slope for each channel."""
+    """Convert to PRelu, with a slope for each channel, or one for all."""
     slope = call.arrays[0]
-    return call.emit("PRelu", call.add_array(slope.reshape(*slope.shape, *(1,) * (len(call.x.shape) - 2)), 0))
+    return call.emit("PRelu", call.add_array(slope.reshape((*slope.shape, *(1,) * (len(call.x.shape) - 2))), 0))
 
 
 @convert("Clip", operators="Clip", exceptions="`min` is more than `max`")

@@ -14,6 +14,9 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper
 
+from ...base.errors import LayerError
+from ..engines import ANY_ENGINE, Engine
+
 Shape = tuple[Any, ...]  # elements are integers or symbolic sizes from `jax.export.symbolic_shape`
 
 
@@ -109,7 +112,8 @@ class OnnxBuilder:
 
     Args:
         opset: the version of ONNX's operator set.
-        reserved: names that other values cannot get, because the graph's inputs and blobs have them.
+        reserved_names: names that other values cannot get, because the graph's inputs and blobs have them.
+        engine: the engine that will run the model.
 
     Attributes:
         nodes: the nodes of the graph, or of the subgraph that is being built.
@@ -117,8 +121,9 @@ class OnnxBuilder:
         sizes: the nodes that compute symbolic sizes, which are known only at run time.
     """
 
-    def __init__(self, opset: int, reserved_names: Sequence[str] = ()) -> None:
+    def __init__(self, opset: int, reserved_names: Sequence[str] = (), engine: Engine = ANY_ENGINE) -> None:
         self.opset = opset
+        self.engine = engine
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: dict[str, TensorProto] = {}
         self.sizes = SizeNodes(self)
@@ -138,6 +143,11 @@ class OnnxBuilder:
 
         Attributes that are None are omitted.
         """
+        if op in self.engine.lacks:
+            raise LayerError(
+                f"cannot be exported for {self.engine.title}, which has no operator {op} that can be used; "
+                "end the net before it with --outputs"
+            )
         names = [self.reserve_name(f"{self._layer}/{op}") for _ in range(num_outputs)]
         present_attributes = {key: value for key, value in attributes.items() if value is not None}
         self.nodes.append(helper.make_node(op, list(inputs), names, **present_attributes))
@@ -160,13 +170,16 @@ class OnnxBuilder:
         name = self.add_node(op, [self.add_broadcast(v) for v in inputs], **attributes)
         return node_output(name, shape, inputs[0].dtype if dtype is None else dtype)
 
-    def reduce(self, op: str, x: str, axes: Sequence[int], *, keepdims: bool = False) -> str:
+    def reduce(self, op: str, x: str, axes: Sequence[int] | None, *, keepdims: bool = False) -> str:
         """Add a reduction of the value named `x` over axes with the operator `op`; return the name of the result.
 
-        In older opsets the axes are an attribute of the node, in newer opsets an input.
+        In older opsets the axes are an attribute of the node, in newer opsets an input. None stands for all axes: then
+        no axes are written, because OpenCV 5 gives a vector instead of a scalar where all axes are named.
         """
-        if self.opset < _AXES_INPUT_OPSETS.get(op, 18):
-            output: str = self.add_node(op, [x], axes=list(axes), keepdims=int(keepdims))
+        if axes is None:
+            output: str = self.add_node(op, [x], keepdims=int(keepdims))
+        elif self.opset < _AXES_INPUT_OPSETS.get(op, 18):
+            output = self.add_node(op, [x], axes=list(axes), keepdims=int(keepdims))
         else:
             output = self.add_node(op, [x, self.add_int64_vector(axes)], keepdims=int(keepdims))
         return output

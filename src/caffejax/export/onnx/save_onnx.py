@@ -13,6 +13,7 @@ from onnx.external_data_helper import set_external_data
 
 from ...base.atomic_write import replace_file
 from ...base.errors import CaffejaxError, GraphError
+from ..engines import ANY_ENGINE, Engine
 from ..inference_model import InferenceModel, symbolic_batch_shapes
 from ..uint8_input import Uint8Preprocessing
 from .build_model import build_model
@@ -50,6 +51,7 @@ def export_onnx(
     batch_axis: int = 0,
     preprocessing: Uint8Preprocessing | None = None,
     pad_rows: bool = False,
+    engine: Engine = ANY_ENGINE,
 ) -> ModelProto:
     """Return the ONNX model of a net, checked by ONNX's checker.
 
@@ -66,6 +68,8 @@ def export_onnx(
         pad_rows: whether outputs whose number of rows depends on the data are padded to the maximum number, such as
             keep_top_k rows per image for DetectionOutput. Some inference engines require this, because their shapes
             cannot depend on data. Padding rows come last and contain -1.
+        engine: the engine that will run the model, one of `ENGINES`: operators that it lacks are not written. The other
+            arguments do not follow from it.
 
     Raises:
         GraphError: if layers cannot be exported. The message names each of them.
@@ -87,7 +91,7 @@ def export_onnx(
         )
     blobs = symbolic_batch_shapes(model, batch_axis) if symbolic_batch else model.net.graph.blobs
     with model.report_random_layers():
-        proto = build_model(model, blobs, opset, preprocessing, pad_rows)
+        proto = build_model(model, blobs, opset, preprocessing, pad_rows, engine)
     if _is_large(proto):
         check_without_weights(proto)
     else:

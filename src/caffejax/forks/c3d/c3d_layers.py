@@ -16,12 +16,12 @@ from ...core.layers.context import Context, Params, ParamSpec, Shape
 from ...core.layers.convolution import ConvolutionOp
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import reject_fields
 from ...core.layers.loss_helpers import batch_size, one_hot_mask, require_same_batch_size, sum_rows
 from ...core.layers.types import Indices
 from ...core.ops.host_constant import host_constant
 from ...core.ops.window import Window
 from ...core.schema.caffe_pb2 import ConvolutionParameter
+from ..general.settings_checks import reject_fields
 
 TEMPORAL_FIELDS = ("kernel_depth", "temporal_stride", "temporal_pad")  # fields that C3D 1.0 adds to the 2D messages
 
@@ -392,7 +392,6 @@ def voxel_softmax_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.
     loss=True,
     overrides_autodiff=True,
     indices=Indices((1,)),
-    exempt_from_force_backward=(1,),
     counts_rows=True,
     origin="C3D",
 )

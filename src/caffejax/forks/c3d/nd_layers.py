@@ -11,10 +11,10 @@ from ...base.errors import require
 from ...core.layers.context import Context, Params, ParamSpec, Shape
 from ...core.layers.convolution import ConvolutionOp
 from ...core.layers.declaration import register
-from ...core.layers.helpers import reject_fields
 from ...core.layers.weight_and_bias import weight_and_bias_specs
 from ...core.ops.window import Window
 from ...core.schema.caffe_pb2 import ConvolutionParameter, PoolingParameter
+from ..general.settings_checks import reject_fields
 from .c3d_layers import UNREAD_FIELDS, pool_windows, pool_windows_diff
 
 Arrays = tuple[jax.Array, ...]
@@ -50,9 +50,9 @@ def nd_convolution_params(p: ConvolutionParameter, x: Any, *, ctx: Context) -> l
 
 @nd_convolution.backward
 def nd_convolution_backward(
-    blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
+    params: Params, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Arrays, jax.Array]:
-    c, (weight, *bias) = nd_convolution_op(ctx, x), blobs
+    c, (weight, *bias) = nd_convolution_op(ctx, x), params.values()
     return (c.weight_diff(x, dy), *(c.bias_diff(dy) for _ in bias)), c.transpose(dy, weight, c.spatial_shape(x))
 
 

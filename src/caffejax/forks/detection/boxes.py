@@ -161,7 +161,7 @@ def non_max_suppression(
     selected = jnp.zeros_like(valid, dtype=bool)
     if isinstance(n, int) and n == 0:
         return selected
-    if eta == 1 and _avoids_loops.get():
+    if eta == 1 and isinstance(n, int) and avoids_loops():
         earlier, later = boxes[:, None], boxes[None]
         overlap = overlaps(earlier, later, side_offset) if measure is None else measure(earlier, later)
         return _suppress_in_rounds(
@@ -206,14 +206,19 @@ _avoids_loops: ContextVar[bool] = ContextVar("avoids_loops", default=False)
 def suppress_without_loops() -> Iterator[None]:
     """Return a context manager in which `non_max_suppression` is unrolled: one round for each box, and no loop.
 
-    The results are the same. Exports use it for engines in which loops do not work. With `eta` below 1,
-    `non_max_suppression` still has a loop.
+    The results are the same. Exports use it for engines in which loops do not work. With `eta` below 1, or a symbolic
+    number of boxes, `non_max_suppression` still has a loop.
     """
     token = _avoids_loops.set(True)
     try:
         yield
     finally:
         _avoids_loops.reset(token)
+
+
+def avoids_loops() -> bool:
+    """Return whether the caller is inside `suppress_without_loops`."""
+    return _avoids_loops.get()
 
 
 def _suppress_in_rounds(suppresses: jax.Array, valid: jax.Array, max_selected: int | None) -> jax.Array:
@@ -230,12 +235,24 @@ def _suppress_in_rounds(suppresses: jax.Array, valid: jax.Array, max_selected: i
     """
     n = suppresses.shape[0]
     suppressed_by = jnp.swapaxes(suppresses & np.triu(np.ones((n, n), bool), 1), 0, 1).astype(jnp.float32)
-    candidates = valid.astype(jnp.float32)
-    selected = candidates
-    for _ in range(n - 1):
-        selected = candidates * (1 - jnp.minimum(suppressed_by @ selected, 1))
-    mask = selected > 0
-    return mask if max_selected is None else mask & (jnp.cumsum(selected) <= max_selected)
+    candidates = valid.astype(jnp.float32)[:, None]
+    blocks: list[jax.Array] = []
+    for start in range(0, n, _BLOCK):
+        # with few boxes for each matrix, the work grows with n**2, as that of the loop does
+        rows = suppressed_by[start : start + _BLOCK]
+        block = candidates[start : start + _BLOCK]
+        if blocks:
+            block = jnp.maximum(block - rows[:, :start] @ jnp.concatenate(blocks), 0)
+        matrix, selected = rows[:, start : start + _BLOCK], block
+        for _ in range(block.shape[0] - 1):
+            selected = jnp.maximum(block - matrix @ selected, 0)
+        blocks.append(selected)
+    all_selected = jnp.concatenate(blocks)[:, 0]
+    mask = all_selected > 0
+    return mask if max_selected is None else mask & (jnp.cumsum(all_selected) <= max_selected)
+
+
+_BLOCK = 64  # the number of boxes whose rounds are computed together
 
 
 class _Carry(NamedTuple):

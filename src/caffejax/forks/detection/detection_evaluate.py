@@ -101,7 +101,7 @@ def _make_variant(origin: str, make: Any, bottoms: int) -> LayerType:
     return LayerType(
         Signature(name, bottoms=bottoms, param=param, in_place=False),
         PerLayer(make, on_host=True),
-        Gradient(no_gradient, indices=Indices(tuple(range(bottoms)))),
+        Gradient(no_gradient, indices=Indices(tuple(range(bottoms))), exempt_from_force_backward=()),
         LayerTraits(marks_detections=True),
         docs=LayerDocs(origin=origin),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -27,12 +27,13 @@ from ...core.ops.implementations import find_form, register_forms
 from ...core.schema.caffe_pb2 import DetectionOutputParameter, PriorBoxParameter
 from .boxes import decode_offsets, non_max_suppression
 from .prior_box import read_predictions
+from .refinement import Refinement
 from .result_files import ResultFiles, writes_files
 
 
 @register(
     "DetectionOutput",
-    bottoms=(3, 4),
+    bottoms=(3, 5),
     param="detection_output_param",
     in_place=False,
     fork_settings=("normalized", "input_width", "input_height"),
@@ -47,11 +48,15 @@ from .result_files import ResultFiles, writes_files
 def make_detection_output(p: DetectionOutputParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Select detections by non-maximum suppression, as rows (image, label, score, x1, y1, x2, y2).
 
-    Bottoms: locations, confidences and priors, as for MultiBoxLoss. A fourth bottom is ignored. The top has
-    shape (1, 1, rows, 7). Rows are sorted by image and label, and by falling score. Compiled code returns a static
-    number of rows. For each image this is keep_top_k if it is set, otherwise top_k (by default the number of priors)
-    for each label. Detections come first, then padding rows of -1. If no image has a detection, the first rows are
-    (image, -1, ...), one for each image.
+    Bottoms: locations, confidences and priors, as for MultiBoxLoss, and RefineDet's: the probabilities of background
+    and object of its first stage (images, priors * 2), and offsets (images, priors * 4). The offsets move the priors
+    before the boxes are decoded. A prior whose probability of an object is below objectness_score has the confidence 1
+    for class 0, and 0 for others. A single further bottom with another number of axes than 2 is ignored, as in SSD.
+
+    The top has shape (1, 1, rows, 7). Rows are sorted by image and label, and by falling score. Compiled code returns a
+    static number of rows. For each image this is keep_top_k if it is set, otherwise top_k (by default the number of
+    priors) for each label. Detections come first, then padding rows of -1. If no image has a detection, the first rows
+    are (image, -1, ...), one for each image.
 
     If save_output_param has output_directory, label_map_file and name_size_file, the layer runs on the host and also
     writes files. OpenCV's setting clip limits boxes to the image before suppression. With OpenVINO's `normalized:
@@ -82,14 +87,15 @@ def make_detection_output(p: DetectionOutputParameter, definition: LayerDefiniti
     return replace(ctx.type, implementation=implementation)
 
 
-def detection_output(p: Any, loc: jax.Array, conf: jax.Array, prior: jax.Array, *_image: jax.Array) -> jax.Array:
+def detection_output(p: Any, loc: jax.Array, conf: jax.Array, prior: jax.Array, *refinement: jax.Array) -> jax.Array:
     """Return the detections as rows (image, label, score, x1, y1, x2, y2), (1, 1, rows, 7), then padding rows of -1."""
-    (locations, scores, priors) = _read_bottoms(p, loc, conf, prior)
+    boxes, scores = _read_bottoms(p, loc, conf, prior, *refinement)
+    num_priors = scores.shape[1]
     labels = np.asarray([label for label in range(p.num_classes) if label != p.background_label_id], np.int32)
     min_score = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
-    top_k = _read_top_k(p, priors.shape[1])
-    boxes = jnp.swapaxes(_decode_boxes(p, locations, priors), 1, 2)
-    scores, best_indices = lax.top_k(jnp.swapaxes(scores, 1, 2)[:, labels], min(top_k, priors.shape[1]))
+    boxes = jnp.swapaxes(boxes, 1, 2)
+    top_k = min(_read_top_k(p, num_priors), num_priors)
+    scores, best_indices = lax.top_k(jnp.swapaxes(scores, 1, 2)[:, labels], top_k)
     boxes = jnp.take_along_axis(boxes if p.share_location else boxes[:, labels], best_indices[..., None], axis=2)
     suppress = partial(non_max_suppression, threshold=p.nms_param.nms_threshold, eta=p.nms_param.eta)
     selected = jax.vmap(jax.vmap(suppress))(boxes, scores > min_score)  # (images, labels, top_k)
@@ -100,10 +106,10 @@ def detection_output(p: Any, loc: jax.Array, conf: jax.Array, prior: jax.Array, 
     return _join_rows(*_keep_top_k(rows, selected.reshape(rows.shape[:2]), p.keep_top_k))[None, None].astype(loc.dtype)
 
 
-def detection_output_top_shapes(p: Any, loc: Any, conf: Any, prior: Any, *_image: Any) -> list[Shape] | None:
+def detection_output_top_shapes(p: Any, loc: Any, conf: Any, prior: Any, *refinement: Any) -> list[Shape] | None:
     sizes = [math.prod(x.shape) for x in (loc, conf, prior)]
     _check_settings(p)
-    if not p.normalized:
+    if not p.normalized or _is_refinement(refinement):
         return None
     num_images, num_priors = (conf.shape or (0,))[0], sizes[2] // 8
     num_groups = 1 if p.share_location else p.num_classes
@@ -124,15 +130,15 @@ def _read_top_k(p: Any, num_priors: int) -> int:
     return p.nms_param.top_k if p.nms_param.HasField("top_k") and p.nms_param.top_k >= 0 else num_priors
 
 
-def detect_on_host(p: Any, loc: np.ndarray, conf: np.ndarray, prior: np.ndarray, *_image: Any) -> np.ndarray:
+def detect_on_host(p: Any, loc: np.ndarray, conf: np.ndarray, prior: np.ndarray, *refinement: Any) -> np.ndarray:
     """Compute `detection_output` on the host with NumPy, without compilation."""
-    (locations, scores, priors) = _read_bottoms(p, loc, conf, prior)
+    boxes, scores = _read_bottoms(p, loc, conf, prior, *refinement)
     suppress = find_form("non_max_suppression", "host")
     assert suppress is not None
     labels = [label for label in range(p.num_classes) if label != p.background_label_id]
     min_score = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
-    top_k, num_images = min(_read_top_k(p, priors.shape[1]), priors.shape[1]), scores.shape[0]
-    boxes = _decode_boxes(p, locations, priors)
+    num_images, num_priors, _ = scores.shape
+    top_k = min(_read_top_k(p, num_priors), num_priors)
     max_rows = len(labels) * top_k
     num_rows = max_rows if not 0 < p.keep_top_k < max_rows else p.keep_top_k
     top = np.full((num_images * num_rows, 7), -1, np.promote_types(loc.dtype, np.float32))
@@ -204,17 +210,32 @@ def _join_rows(rows: jax.Array, selected: jax.Array) -> jax.Array:
     return jnp.where(jnp.any(selected[None], axis=1), sorted_rows, empty_rows)  # OpenCV 5 fails on arrays without axes
 
 
-def _read_bottoms(p: Any, loc: Any, conf: Any, prior: Any) -> tuple[Any, Any, Any]:
-    """Return the bottoms as arrays of locations, scores and priors.
+def _read_bottoms(p: Any, loc: Any, conf: Any, prior: Any, *refinement: Any) -> tuple[Any, Any]:
+    """Return the predicted boxes and their scores.
 
     Returns:
-        locations (images, priors, 1 or classes, 4), scores (images, priors, classes), and priors with their variances
-        (2, priors, 4).
+        boxes (x1, y1, x2, y2), (images, priors, 1 or classes, 4), and scores (images, priors, classes).
     """
     _check_settings(p)
     if not p.normalized:
         conf, prior = _read_rois(p, conf, prior)
-    return read_predictions(loc, conf, prior, 1 if p.share_location else p.num_classes, p.num_classes)
+    num_groups = 1 if p.share_location else p.num_classes
+    locations, scores, priors = read_predictions(loc, conf, prior, num_groups, p.num_classes)
+    if not _is_refinement(refinement):
+        refinement = ()
+    require(len(refinement) < 2 or p.share_location, "RefineDet's bottoms need share_location: true")
+    first_stage = Refinement.parse(refinement, 3, *scores.shape[:2])
+    code_type = PriorBoxParameter.CodeType.Name(p.code_type)
+    variances = None if p.variance_encoded_in_target else priors[1]
+    anchors = first_stage.refine_priors(code_type, priors[0], variances)[..., None, :]
+    variances = None if variances is None else variances[:, None]
+    boxes = decode_offsets(code_type, locations, anchors, variances)
+    return boxes.clip(0, 1) if p.clip else boxes, first_stage.mask_scores(p.objectness_score, scores)
+
+
+def _is_refinement(bottoms: Sequence[Any]) -> bool:
+    """Return whether the bottoms after the third are RefineDet's, not the image that SSD's layer ignores."""
+    return len(bottoms) == 2 or (len(bottoms) == 1 and len(bottoms[0].shape) == 2)
 
 
 def _read_rois(p: Any, conf: Any, rois: Any) -> tuple[Any, Any]:
@@ -238,13 +259,6 @@ def _read_rois(p: Any, conf: Any, rois: Any) -> tuple[Any, Any]:
     boxes = rows[:, 1:] / xp.asarray([p.input_width, p.input_height] * 2, rows.dtype)
     scores = xp.where(rows[:, :1] >= 0, conf.reshape(n, -1), -xp.inf).astype(conf.dtype)
     return scores.reshape(conf.shape), xp.broadcast_to(boxes.reshape(-1), (1, 2, 4 * n))
-
-
-def _decode_boxes(p: Any, locations: Any, priors: Any) -> Any:
-    """Return the predicted boxes (x1, y1, x2, y2) of each image, (images, priors, 1 or classes, 4)."""
-    variances = None if p.variance_encoded_in_target else priors[1, :, None]
-    boxes = decode_offsets(PriorBoxParameter.CodeType.Name(p.code_type), locations, priors[0, :, None], variances)
-    return boxes.clip(0, 1) if p.clip else boxes
 
 
 def _check_settings(p: Any) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ...base.errors import require
-from ...core.layers.context import Context, ParamSpec
+from ...core.layers.context import Context, Params, ParamSpec
 from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import as_nchw, as_tuple, pointwise_window, reject_fields
-from ...core.layers.layer_kinds import LayerContext
+from ...core.layers.helpers import as_nchw, as_tuple, pointwise_window
 from ...core.layers.types import Variants
 from ...core.ops.window import Window
 from ...core.schema.caffe_pb2 import FillerParameter, NormalizeParameter
+from ..general.settings_checks import reject_fields
 
 # settings of norm_param
 _SSD_SETTINGS = ("across_spatial", "scale_filler", "channel_shared", "eps", "add_eps_before_sqrt")
@@ -33,13 +34,13 @@ _NORMFACE_EPS = 1e-6
     origin="SSD",
     restrictions="add_eps_before_sqrt: false, from another fork, is an error.",
 )
-def normalize(blobs: tuple[jax.Array], x: jax.Array, *, ctx: Context) -> jax.Array:
+def normalize(params: Params, x: jax.Array, *, ctx: Context) -> jax.Array:
     """Divide each image, or each position if `across_spatial` is false, by its length; then multiply by a scale.
 
     The length is sqrt(sum of squares + eps). Bottom and top: (N, C, H, W). Blob: scale () or, if `channel_shared` is
     false, (C,).
     """
-    y, _ = _normalize_with_length(ctx, blobs, x)
+    y, _ = _normalize_with_length(ctx, params, x)
     return y.astype(x.dtype)
 
 
@@ -53,10 +54,10 @@ def normalize_params(x: jax.Array, *, ctx: Context) -> list[ParamSpec]:
 
 @normalize.backward
 def normalize_backward(
-    blobs: tuple[jax.Array], x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
+    params: Params, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[tuple[jax.Array], jax.Array]:
-    _, length = _normalize_with_length(ctx, blobs, x)
-    (scale,) = blobs
+    _, length = _normalize_with_length(ctx, params, x)
+    scale = params["scale"]
     d_scale = jnp.sum(promote(dy) * promote(x) / length, axis=_scale_reduction_axes(scale, x))
     # the fork removes the part along x before scaling, which is not the derivative if the scale differs by channel
     dx = _broadcast_channels(scale, x) * _division_diff(promote(x), length, promote(dy), _length_axes(ctx, x))
@@ -68,7 +69,7 @@ def _receptive_window(bottom: Any, *, ctx: Context) -> Window | None:
     return None if ctx.layer.norm_param.across_spatial else pointwise_window(bottom)
 
 
-def _normalize_with_length(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _normalize_with_length(ctx: Context, params: Params, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the top, in float32 at least, and the lengths by which x is divided."""
     p = ctx.layer.norm_param
     reject_fields(p, ("bp_norm", "normalize_type"), "it belongs to NormFace's normalize_param")
@@ -77,7 +78,7 @@ def _normalize_with_length(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) 
     require(p.add_eps_before_sqrt, "add_eps_before_sqrt: false is not supported; remove it")
     require(p.eps >= 0, f"eps must not be negative, but is {p.eps}")
     length = _l2_length(promote(x), _length_axes(ctx, x), p.eps)
-    return _broadcast_channels(blobs[0], x) * promote(x) / length, length
+    return _broadcast_channels(params["scale"], x) * promote(x) / length, length
 
 
 def _length_axes(ctx: Context, x: jax.Array) -> tuple[int, ...]:
@@ -153,13 +154,13 @@ def select_normalize_variant(layer: Any) -> str:
     return "SSD" if layer.HasField("norm_param") or layer.blobs or layer.param else "NormFace"
 
 
-def resolve_normalize_variant(layer: Any, context: LayerContext) -> Any:
+def resolve_normalize_variant(layer: Any, shapes: Sequence[Any], layers: Any, siblings: Any) -> Any:
     """Return the layer, with an empty `norm_param` if it has no settings and its images have several positions.
 
     An empty `norm_param` selects the SSD fork's variant.
     """
     has_settings = layer.HasField("normalize_param") or select_normalize_variant(layer) == "SSD" or len(layer.top) > 1
-    (shape,) = context.shapes
+    (shape,) = shapes
     if not has_settings and shape is not None and math.prod(shape[2:]) > 1:
         layer.norm_param.SetInParent()
     return layer

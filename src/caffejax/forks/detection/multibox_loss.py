@@ -29,11 +29,14 @@ from .multibox_targets import (
     select_locations,
 )
 from .prior_box import read_predictions
+from .refinement import Refinement
 
 IncludedLosses = tuple[bool, bool]  # whether to include the losses of (locations, classes)
 
 
-def sample_truth(p: MultiBoxLossParameter, random: Any, loc: Any, conf: Any, prior: Any, label: Any) -> np.ndarray:
+def sample_truth(
+    p: MultiBoxLossParameter, random: Any, loc: Any, conf: Any, prior: Any, label: Any, *_refinement: Any
+) -> np.ndarray:
     """Return random ground truth with the shape of `label`, for checks of gradients.
 
     The boxes are inside the images, are not difficult, and have any label except background.
@@ -50,17 +53,18 @@ def sample_truth(p: MultiBoxLossParameter, random: Any, loc: Any, conf: Any, pri
 
 @register(
     "MultiBoxLoss",
-    bottoms=4,
+    bottoms=(4, 6),
     param="multibox_loss_param",
     loss=True,
     per_layer=True,
     indices=Indices((2, 3), sample=sample_truth),
-    exempt_from_force_backward=(2, 3),
+    exempt_from_force_backward=(2, 3, 4, 5),
     deviation="Below FLT_MIN the probability is clamped, which the gradient ignores.",
     counts_rows=True,
-    row_bottoms=(0, 1),
+    row_bottoms=(0, 1, 4, 5),
     origin="SSD",
-    restrictions="NVIDIA's ignore_difficult_gt is refused.",
+    restrictions="NVIDIA's ignore_difficult_gt is refused. With RefineDet's bottoms, so are share_location: false and "
+    "mining with nms_param, with which RefineDet fails.",
 )
 def make_multibox_loss(p: MultiBoxLossParameter, definition: LayerDefinition, *, ctx: Context) -> LayerType:
     """Compute the loss of the boxes and classes predicted for priors, with hard negative mining, as a scalar.
@@ -72,6 +76,11 @@ def make_multibox_loss(p: MultiBoxLossParameter, definition: LayerDefinition, *,
     the number of matched priors, unless loss_param sets a different normalization. The loss of the locations or of the
     confidences is omitted if `propagate_down` is false for this bottom. With LOGISTIC and without mining, the fork
     reads the classes of all images except the first from wrong rows, and so does this layer.
+
+    RefineDet adds two bottoms of its first stage: the probabilities of background and object (images, priors * 2), and
+    offsets (images, priors * 4), which move the priors before they are matched and before targets are encoded. Priors
+    whose probability of an object is below objectness_score are not mined. They get no gradient. With num_classes 2,
+    and such a bottom or with objectness_score set, labels above 1 mean class 1.
     """
     propagate_flags = list(definition.layer.propagate_down)[:2]
     included_losses = (propagate_flags[:1] != [False], propagate_flags[1:] != [False])
@@ -91,7 +100,7 @@ def multibox_loss(
     conf: jax.Array,
     prior: jax.Array,
     label: jax.Array,
-    *,
+    *refinement: jax.Array,
     included_losses: IncludedLosses,
     ctx: Context,
 ) -> jax.Array:
@@ -99,12 +108,12 @@ def multibox_loss(
 
     Args:
         p: the settings.
-        loc, conf, prior, label: the bottoms.
+        loc, conf, prior, label, refinement: the bottoms.
         included_losses: two bools: whether to include the loss of the locations, and whether to include the loss of the
             classes.
         ctx: the layer.
     """
-    (locations, scores), targets = _read_predictions_and_targets(ctx, loc, conf, prior, label)
+    (locations, scores), targets = _read_predictions_and_targets(ctx, loc, conf, prior, label, *refinement)
     loss = jnp.zeros((), scores.dtype)
     if included_losses[0]:
         terms = location_losses(p, offset_differences(locations, targets))
@@ -121,13 +130,13 @@ def multibox_loss_backward(
     conf: jax.Array,
     prior: jax.Array,
     label: jax.Array,
-    *,
+    *refinement: jax.Array,
     y: jax.Array,
     dy: jax.Array,
     included_losses: IncludedLosses,
     ctx: Context,
 ) -> tuple[jax.Array | None, ...]:
-    (locations, scores), targets = _read_predictions_and_targets(ctx, loc, conf, prior, label)
+    (locations, scores), targets = _read_predictions_and_targets(ctx, loc, conf, prior, label, *refinement)
     factor = dy / targets.divisor
     d_loc = d_conf = None
     if included_losses[0]:
@@ -138,13 +147,13 @@ def multibox_loss_backward(
     if included_losses[1]:
         slopes = jnp.where(targets.has_class_loss[..., None], class_gradients(p, scores, targets.class_targets), 0)
         d_conf = (factor * slopes).reshape(conf.shape).astype(conf.dtype)
-    return d_loc, d_conf, None, None
+    return d_loc, d_conf, None, None, *(None for _ in refinement)
 
 
 def _read_predictions_and_targets(
-    ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
+    ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array, *refinement: jax.Array
 ) -> tuple[Predictions, Targets]:
-    mining_type = _check_settings(ctx.param)
+    mining_type = _check_settings(ctx.param, is_refined=bool(refinement))
     p = ctx.param
     require(
         len(label.shape) >= 2 and label.shape[-1] == 8,
@@ -157,12 +166,12 @@ def _read_predictions_and_targets(
     truth = promote(label).reshape(-1, 8)
     if 0 in label.shape or 0 in conf.shape:
         truth = jnp.full((1, 8), -1, truth.dtype)  # a placeholder row that belongs to no image
-    return predictions, find_targets(
-        ctx, mining_type, constant_predictions, *map(jax.lax.stop_gradient, (priors, truth))
-    )
+    priors, truth = jax.lax.stop_gradient((priors, truth))
+    first_stage = Refinement.parse(jax.lax.stop_gradient(refinement), 4, conf.shape[0], priors.shape[1])
+    return predictions, find_targets(ctx, mining_type, constant_predictions, priors, truth, first_stage)
 
 
-def _check_settings(p: Any) -> int:
+def _check_settings(p: Any, *, is_refined: bool) -> int:
     """Return mining_type, or NONE if do_neg_mining is false, after checking that the settings are valid."""
     background = p.background_label_id
     require(p.num_classes > 0, f"multibox_loss_param needs num_classes above 0, not {p.num_classes}")
@@ -185,4 +194,10 @@ def _check_settings(p: Any) -> int:
         require(p.share_location, "mining needs share_location: true; otherwise set mining_type: NONE")
         require(p.neg_pos_ratio > 0, f"neg_pos_ratio must be positive: {p.neg_pos_ratio}")
         require(p.sample_size > 0, f"sample_size must be positive: {p.sample_size}")
+    if is_refined:
+        require(p.share_location, "RefineDet's bottoms need share_location: true")
+        require(
+            mining_type == p.NONE or not (p.HasField("nms_param") and p.nms_param.nms_threshold > 0),
+            "RefineDet's bottoms and nms_param cannot be combined; remove nms_param",
+        )
     return int(mining_type)

@@ -16,6 +16,7 @@ from ...core.ops.vma import vary_as
 from ...core.schema.caffe_pb2 import PriorBoxParameter
 from ..rcnn.smooth_l1 import huber, huber_slope
 from .boxes import areas, decode_offsets, encode_offsets, non_max_suppression, overlaps
+from .refinement import Refinement
 
 _MIN_OVERLAP = 1e-6  # smaller overlaps count as 0
 _MIN_AREA = 1e-5  # nms_param excludes smaller boxes
@@ -266,7 +267,12 @@ class Targets(NamedTuple):
 
 
 def find_targets(
-    ctx: Context, mining_type: int, predictions: Predictions, prior: jax.Array, label: jax.Array
+    ctx: Context,
+    mining_type: int,
+    predictions: Predictions,
+    prior: jax.Array,
+    label: jax.Array,
+    refinement: Refinement,
 ) -> Targets:
     """Return the targets of all priors, after matching priors to ground truth and mining hard examples.
 
@@ -276,15 +282,24 @@ def find_targets(
         predictions: the predictions.
         prior: (2, priors, 4), boxes and variances.
         label: (count, 8), ground truth of all images.
+        refinement: what RefineDet's further bottoms hold. Refined priors replace the priors in matching and in the
+            encoding of targets; nms_param, predicted boxes that are matched, and the losses that HARD_EXAMPLE ranks
+            are of the priors themselves, as in the fork.
     """
     p, (locations, scores) = ctx.param, predictions
     truth, num_classes = Truth.parse(label, uses_difficult=p.use_difficult_gt), scores.shape[2]
+    if num_classes == 2 and (p.HasField("objectness_score") or refinement.objectness is not None):
+        truth = truth._replace(label=jnp.minimum(truth.label, 1))  # any object
     boxes, variances = prior[0], None if p.encode_variance_in_target else prior[1]
     code_type, image_indices = PriorBoxParameter.CodeType.Name(p.code_type), jnp.arange(scores.shape[0])
     matches_priors = p.use_prior_for_matching
+    anchors, candidates = boxes, boxes[None]
+    if refinement.offsets is not None:
+        refined = refinement.refine_priors(code_type, boxes, variances)
+        anchors, candidates = refined[:, None], _select_truth_locations(truth, refined[:, :, None])
     matches = match(
         truth,
-        boxes[None]
+        candidates
         if matches_priors
         else decode_offsets(code_type, _select_truth_locations(truth, locations), boxes, variances),
         image_indices,
@@ -295,31 +310,42 @@ def find_targets(
     is_matched, truth_index = matches.truth_index >= 0, jnp.maximum(matches.truth_index, 0)
     truth_labels = jnp.full_like(truth.label, p.background_label_id + 1) if p.map_object_to_agnostic else truth.label
     labels = truth_labels[truth_index]
-    offsets = jnp.where(is_matched[..., None], encode_offsets(code_type, truth.box[truth_index], boxes, variances), 0.0)
     targets = Targets(
         is_matched,
         labels,
-        offsets,
-        jnp.zeros(offsets.shape, bool),
+        jnp.zeros((*is_matched.shape, 4), truth.box.dtype),
+        jnp.zeros((*is_matched.shape, 4), bool),
         1 / prior[1] if p.encode_variance_in_target else 1.0,
         _make_class_targets(ctx, mining_type, is_matched, labels, scores),
         in_valid_rows(ctx, jnp.ones(scores.shape[:2], bool)),
     )
-    if p.bp_inside:
+
+    def set_offsets(targets: Targets, anchors: jax.Array) -> Targets:
+        offsets = encode_offsets(code_type, truth.box[truth_index], anchors, variances)
+        targets = targets._replace(offsets=jnp.where(is_matched[..., None], offsets, 0.0))
+        if not p.bp_inside:
+            return targets
         target_boxes = (
-            boxes
+            anchors
             if matches_priors
-            else decode_offsets(code_type, select_locations(locations, targets), boxes, variances)
+            else decode_offsets(code_type, select_locations(locations, targets), anchors, variances)
         )
-        targets = targets._replace(
-            ignored_offsets=jnp.broadcast_to((target_boxes < 0) | (target_boxes > 1), offsets.shape)
-        )
+        ignored_offsets = jnp.broadcast_to((target_boxes < 0) | (target_boxes > 1), offsets.shape)
+        return targets._replace(ignored_offsets=ignored_offsets)
+
+    targets = set_offsets(targets, anchors)
     if mining_type != p.NONE:
         has_truth = jnp.any(image_indices[:, None] == truth.image_index, axis=1)
         decoded_boxes = (
             boxes[None] if p.use_prior_for_nms else decode_offsets(code_type, locations[:, :, 0], boxes, variances)
         )
-        targets = _mine_examples(p, mining_type, predictions, matches, targets, has_truth[:, None], decoded_boxes)
+        losses = class_losses(p, scores, targets.class_targets)
+        if mining_type == p.HARD_EXAMPLE:
+            unrefined_targets = targets if refinement.offsets is None else set_offsets(targets, boxes)
+            matched_losses = location_losses(p, offset_differences(locations, unrefined_targets))[:, 0]
+            losses += jnp.where(is_matched[:, 0], matched_losses, 0)
+        may_be_hard = jnp.broadcast_to(has_truth[:, None] & refinement.has_object(p.objectness_score), losses.shape)
+        targets = _mine_examples(p, mining_type, losses, matches, targets, may_be_hard, decoded_boxes)
     if p.conf_loss_type == p.LOGISTIC:  # the fork fills the targets of other classes with the index of the background
         filled_targets = jnp.where(targets.class_targets > 0, targets.class_targets, p.background_label_id)
         targets = targets._replace(class_targets=filled_targets.astype(scores.dtype))
@@ -401,10 +427,10 @@ def _shift_class_targets(ctx: Context, class_targets: jax.Array) -> jax.Array:
 def _mine_examples(
     p: Any,
     mining_type: int,
-    predictions: Predictions,
+    losses: jax.Array,
     matches: Matches,
     targets: Targets,
-    has_truth: jax.Array,
+    may_be_hard: jax.Array,
     boxes: jax.Array,
 ) -> Targets:
     """Return the targets, restricted to hard examples.
@@ -416,26 +442,23 @@ def _mine_examples(
     Args:
         p: the settings.
         mining_type: the value of the setting mining_type.
-        predictions: the predictions.
+        losses: (images, priors), the loss of each prior.
         matches: the matches of the priors, in one group.
         targets: the targets of all priors.
-        has_truth: (images, 1), whether an image has ground truth.
+        may_be_hard: (images, priors), False for priors of images without ground truth, and for those that RefineDet's
+            objectness_score excludes.
         boxes: (images or 1, priors, 4), the boxes that nms_param compares.
     """
-    losses = class_losses(p, predictions.scores, targets.class_targets)
     is_matched, is_unmatched = targets.is_matched[:, 0], ~targets.is_matched[:, 0] & ~matches.is_ignored[:, 0]
-    if mining_type == p.HARD_EXAMPLE:
-        matched_losses = location_losses(p, offset_differences(predictions.locations, targets))[:, 0]
-        losses += jnp.where(is_matched, matched_losses, 0)
     losses = jnp.where(jnp.isnan(losses), jnp.inf, losses)  # the hardest, since NaN should come out of the loss
     if mining_type == p.MAX_NEGATIVE:
-        eligible = is_unmatched & has_truth & (matches.overlap[:, 0] < p.neg_overlap)
+        eligible = is_unmatched & may_be_hard & (matches.overlap[:, 0] < p.neg_overlap)
         ratio = jnp.asarray(p.neg_pos_ratio, jnp.float32)
         count = (jnp.sum(is_matched, axis=1).astype(jnp.float32) * ratio).astype(jnp.int32)
         eligible &= _mask_unsuppressed(p, losses, eligible, boxes)
         return targets._replace(has_class_loss=is_matched | select_hardest(losses, eligible, count))
-    eligible = jnp.broadcast_to(has_truth, is_matched.shape)
-    is_hard = select_hardest(losses, eligible & _mask_unsuppressed(p, losses, eligible, boxes), p.sample_size)
+    eligible = may_be_hard & _mask_unsuppressed(p, losses, may_be_hard, boxes)
+    is_hard = select_hardest(losses, eligible, p.sample_size)
     return targets._replace(
         is_matched=(is_matched & is_hard)[:, None], has_class_loss=is_hard & (is_matched | is_unmatched)
     )

@@ -14,7 +14,6 @@ from ...base.errors import require
 from ...core.layers.context import Shape
 from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.layer_kinds import LayerContext
 from ...core.layers.types import LayerType, Traced, Variants
 from ...core.ops.host_constant import host_constant
 from ...core.ops.implementations import register_forms
@@ -34,6 +33,7 @@ def prior_box(p: PriorBoxParameter, x: jax.Array, image: jax.Array) -> jax.Array
     both sizes. For each aspect_ratio (and its inverse with `flip`), it has a box with the area of the first square.
     Sizes are truncated to integer pixels.
 
+    OpenCV's offset_h and offset_w give one or two centers in the cell, and each box is repeated at each of them.
     TextBoxes (denser_prior_boxes) repeats each box around the lower border of the cell. FaceBoxes (faceboxes) has 4 x 4
     squares of size 32, at offsets of -16, -8, 0 and 8 pixels from the center of the cell, and 2 x 2 squares of size 64,
     at offsets of -16 and 0 pixels. Its squares are 1 pixel smaller.
@@ -50,7 +50,7 @@ def select_prior_box(layer: Any) -> str:
     return "TextBoxes" if p.denser_prior_boxes else "FaceBoxes" if p.faceboxes else "SSD"
 
 
-def resolve_prior_box(layer: Any, context: LayerContext) -> Any:
+def resolve_prior_box(layer: Any, shapes: Any, layers: Sequence[Any], siblings: Sequence[Any]) -> Any:
     """Set denser_prior_boxes or faceboxes if only that variant fits the convolutions that read the same map.
 
     These convolutions predict 4 locations and num_classes scores for each box of a cell. A variant is set only if their
@@ -60,16 +60,16 @@ def resolve_prior_box(layer: Any, context: LayerContext) -> Any:
         The layer.
     """
     p = layer.prior_box_param
-    convolutions = [sibling.convolution_param for sibling in context.siblings if sibling.type == "Convolution"]
+    convolutions = [sibling.convolution_param for sibling in siblings if sibling.type == "Convolution"]
     output_counts = {convolution.num_output for convolution in convolutions}
-    param_pairs = [(net_layer.detection_output_param, net_layer.multibox_loss_param) for net_layer in context.layers]
+    param_pairs = [(net_layer.detection_output_param, net_layer.multibox_loss_param) for net_layer in layers]
     num_classes = next((param.num_classes for pair in param_pairs for param in pair if param.num_classes), 0)
 
     def matches_outputs() -> bool:
-        n = (1 + p.denser_prior_boxes) * len(cell_boxes(p))
+        n = len(_read_offsets(p)) * len(cell_boxes(p))
         return {4 * n, num_classes * n} <= output_counts
 
-    if num_classes and select_prior_box(layer) == "SSD" and not matches_outputs():
+    if num_classes and select_prior_box(layer) == "SSD" and not (p.offset_h or p.offset_w or matches_outputs()):
         for name in ("denser_prior_boxes", "faceboxes"):
             setattr(p, name, True)
             if matches_outputs():
@@ -85,7 +85,7 @@ def _make_variant(origin: str) -> LayerType:
         bottoms=2,
         param="prior_box_param",
         in_place=False,
-        fork_settings=("denser_prior_boxes",),
+        fork_settings=("denser_prior_boxes", "offset_h", "offset_w"),
         differentiable=False,
         depends_only_on_shapes=True,
         accepts_integers=True,
@@ -125,11 +125,9 @@ def make_priors(p: Any, make_boxes: Callable[[], Sequence[CellBox]], x: jax.Arra
     """
     grid = _PriorGrid(p, make_boxes(), x, image)
     dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
-    return (
-        grid.compute_top().astype(dtype)
-        if isinstance(x, np.ndarray)
-        else host_constant(grid.compute_top, grid.shape, dtype)
-    )
+    if isinstance(x, np.ndarray):
+        return grid.compute_top().astype(dtype)
+    return host_constant(grid.compute_top, grid.shape, dtype)
 
 
 class _PriorGrid:
@@ -143,7 +141,7 @@ class _PriorGrid:
         steps = tuple(_FLOAT(a) / _FLOAT(b) for a, b in zip(self._size, self._map_size, strict=True))
         self._step = tuple(map(_FLOAT, _read_height_and_width(p, "step", ("step_h", "step_w"), steps)))  # pixels
         self._boxes, self._variances = np.asarray(boxes, _FLOAT), _read_variances(p)
-        self.shape = 1, 2, math.prod(self._map_size) * len(boxes) * (1 + p.denser_prior_boxes) * 4
+        self.shape = 1, 2, math.prod(self._map_size) * len(boxes) * len(_read_offsets(p)) * 4
 
     def compute_top(self) -> np.ndarray:
         """Return the boxes, then their variances, (1, 2, boxes * 4)."""
@@ -165,17 +163,25 @@ def _compute_corners(p: Any, boxes: np.ndarray, map_size: Shape, size: Shape, st
         size: height and width of the image in pixels.
         step: the distances between cells along height and width, in pixels.
     """
-    sides, shifts = boxes[:, :2], boxes[:, 2:]
-    ys, xs = ((np.arange(n, dtype=_FLOAT) + _FLOAT(p.offset)) * s for n, s in zip(map_size, step, strict=True))
-    centers = np.stack(np.broadcast_arrays(xs[None, :], ys[:, None]), axis=-1)[:, :, None] + shifts
-    if p.denser_prior_boxes:
-        lower_centers = centers + np.asarray([0, (1 - p.offset) * step[0]], _FLOAT)
-        centers, sides = (
-            np.stack([centers, lower_centers], axis=3).reshape(*map_size, -1, 2),
-            np.repeat(sides, 2, axis=0),
-        )
+    offsets = np.asarray(_read_offsets(p), _FLOAT)
+    sides, shifts = (np.repeat(columns, len(offsets), axis=0) for columns in (boxes[:, :2], boxes[:, 2:]))
+    cells = np.stack(np.meshgrid(*map(np.arange, map_size), indexing="ij"), axis=-1).astype(_FLOAT)
+    centers = ((cells[:, :, None] + offsets) * np.asarray(step, _FLOAT))[..., ::-1]
+    centers = np.tile(centers, (1, 1, len(boxes), 1)) + shifts
     scale = np.asarray(size[::-1], _FLOAT)
     return np.concatenate([(centers - sides / 2) / scale, (centers + sides / 2) / scale], axis=-1)
+
+
+def _read_offsets(p: Any) -> list[tuple[float, float]]:
+    """Return the places (along height, along width) of the centers in a cell, at which each box is repeated."""
+    heights, widths = p.offset_h, p.offset_w
+    if not (heights or widths):
+        return [(p.offset, p.offset), (1.0, p.offset)][: 1 + p.denser_prior_boxes]
+    others = [name for name in ("offset", "denser_prior_boxes", "faceboxes") if p.HasField(name)]
+    require(not others, f"offset_h and offset_w contradict {', '.join(others)}; remove either")
+    n, m = len(heights), len(widths)
+    require(n == m <= 2, f"needs one or two pairs of offset_h and offset_w, not {n} and {m}")
+    return list(zip(heights, widths, strict=True))
 
 
 class CellBox(NamedTuple):
@@ -335,6 +341,5 @@ def read_predictions(loc: Any, conf: Any, prior: Any, num_groups: int, num_class
     )
 
 
-register_forms(
-    "host", {function: function for function in (prior_box, prior_box_clustered.forward)}
-)  # by NumPy, given its arrays
+# by NumPy, given its arrays
+register_forms("host", {function: function for function in (prior_box, prior_box_clustered.forward)})

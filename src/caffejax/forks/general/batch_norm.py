@@ -25,10 +25,9 @@ from ...core.layers.batch_norm import (
     project_out,
     read_batch_norm,
     reduction_axes,
-    running_statistics,
     update_sums,
 )
-from ...core.layers.context import Context, Epilogue, ParamSpec, Phase
+from ...core.layers.context import Context, Epilogue, Params, ParamSpec, Phase
 from ...core.layers.declaration import declare
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import rsqrt, stop_gradient
@@ -87,14 +86,14 @@ def read_scaled_batch_norm(p: BatchNormParameter, *, phase: Phase) -> ForkBatchN
     settings=read_batch_norm_of_parts,
     origin="Intel Caffe",
 )
-def batch_norm_of_parts(p: Any, blobs: Arrays, x: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
+def batch_norm_of_parts(p: Any, x: jax.Array, *, state: Params, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Apply BatchNorm, where statistics are computed for each part of `stats_batch_size` images.
 
     The parts update the blobs in order. Intel's fork has no blobs for scale and bias with `use_weight_bias: false`.
     """
     if p.uses_running_stats:
-        return batch_norm(p, blobs, x, ctx=ctx)
-    return batch_norm_of_parts_fused(p, blobs, x, (), ctx=ctx)
+        return batch_norm(p, x, state=state, ctx=ctx)
+    return batch_norm_of_parts_fused(p, x, (), state=state, ctx=ctx)
 
 
 @batch_norm_of_parts.params
@@ -110,26 +109,26 @@ def batch_norm_of_parts_params(p: Any, x: Any) -> list[ParamSpec]:
 
 @batch_norm_of_parts.backward
 def batch_norm_of_parts_backward(
-    p: Any, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
-) -> tuple[tuple[None, None, None], jax.Array]:
+    p: Any, x: jax.Array, *, state: Params, y: jax.Array, dy: jax.Array, ctx: Context
+) -> jax.Array:
     if p.uses_running_stats:
-        return batch_norm_backward(p, blobs, x, y=y, dy=dy, ctx=ctx)
+        return batch_norm_backward(p, x, state=state, y=y, dy=dy, ctx=ctx)
     parts, y_parts, dy_parts = (split_batch(p, a) for a in (x, y, dy))
-    no_diffs, d_parts = batch_norm_backward(p, blobs, parts, y=y_parts, dy=dy_parts, ctx=ctx)
-    return no_diffs, join_batch(d_parts, x)
+    return join_batch(batch_norm_backward(p, parts, state=state, y=y_parts, dy=dy_parts, ctx=ctx), x)
 
 
 @batch_norm_of_parts.fused
 def batch_norm_of_parts_fused(
-    p: Any, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context
+    p: Any, x: jax.Array, epilogues: Sequence[Epilogue], *, state: Params, ctx: Context
 ) -> tuple[jax.Array, Arrays]:
     """Apply `batch_norm_of_parts` by batch statistics, fused with `epilogues`; return the last top and the blobs."""
-    mean_estimate = running_statistics(p, blobs)[0]
+    sums = tuple(state.values())
+    mean_estimate = p.running_statistics(sums)[0]
     *affine, relu = fused_affine(epilogues, mean_estimate)
     parts = split_batch(p, x)
     factor, bias, estimate = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
     top, mean, variance = normalize_batch(ctx, parts, factor, bias, estimate, p.eps, relu=relu)
-    return join_batch(top, x), _update_sums_by_parts(ctx, blobs, mean, variance, parts)
+    return join_batch(top, x), _update_sums_by_parts(ctx, sums, mean, variance, parts)
 
 
 def split_batch(p: ForkBatchNormSettings, x: jax.Array) -> jax.Array:
@@ -169,7 +168,7 @@ def _update_sums_by_parts(
 
 
 def scaled_batch_norm_factor_and_bias(p: ForkBatchNormSettings, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    mean, variance = running_statistics(p, blobs)
+    mean, variance = p.running_statistics(blobs)
     factor = promote(blobs[3]) * rsqrt(variance + p.eps)
     return factor, (promote(blobs[4]) if len(blobs) > 4 else 0) - mean * factor
 
@@ -187,7 +186,7 @@ def scaled_batch_norm_factor_and_bias(p: ForkBatchNormSettings, blobs: Arrays) -
     settings=read_scaled_batch_norm,
 )
 def scaled_batch_norm(
-    p: ForkBatchNormSettings, blobs: Arrays, x: jax.Array, *, ctx: Context
+    p: ForkBatchNormSettings, params: Params, x: jax.Array, *, state: Params, ctx: Context
 ) -> tuple[jax.Array, Arrays]:
     """Apply BatchNorm, then multiply by a factor and add a bias for each channel, blobs 3 and 4, (C,) each.
 
@@ -196,9 +195,10 @@ def scaled_batch_norm(
     as in BVLC Caffe, and with `bias_term: false` there is no blob 4.
     """
     if not p.uses_running_stats:
-        return scaled_batch_norm_fused(p, blobs, x, (), ctx=ctx)
-    factor, bias = scaled_batch_norm_factor_and_bias(p, blobs)
-    return (promote(x) * broadcast_channels(factor, x) + broadcast_channels(bias, x)).astype(x.dtype), blobs[:3]
+        return scaled_batch_norm_fused(p, params, x, (), state=state, ctx=ctx)
+    sums = tuple(state.values())
+    factor, bias = scaled_batch_norm_factor_and_bias(p, (*sums, *params.values()))
+    return (promote(x) * broadcast_channels(factor, x) + broadcast_channels(bias, x)).astype(x.dtype), sums
 
 
 @scaled_batch_norm.params
@@ -215,19 +215,18 @@ def scaled_batch_norm_params(p: ForkBatchNormSettings, x: Any, *, ctx: Context) 
 
 @scaled_batch_norm.backward
 def scaled_batch_norm_backward(
-    p: ForkBatchNormSettings, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
-) -> tuple[tuple[Any, ...], jax.Array]:
-    d_top, uses_running_stats = promote(dy), p.uses_running_stats
-    parts, d_normalized = (
-        a if uses_running_stats else split_batch(p, a) for a in (x, d_top * broadcast_channels(promote(blobs[3]), x))
-    )
-    mean, variance = running_statistics(p, blobs) if uses_running_stats else batch_statistics(ctx, parts)
+    p: ForkBatchNormSettings, params: Params, x: jax.Array, *, state: Params, y: Any, dy: jax.Array, ctx: Context
+) -> tuple[Arrays, jax.Array]:
+    sums, d_top, uses_running_stats = tuple(state.values()), promote(dy), p.uses_running_stats
+    d_normalized = d_top * broadcast_channels(promote(params["weight"]), x)
+    parts, d_normalized = (a if uses_running_stats else split_batch(p, a) for a in (x, d_normalized))
+    mean, variance = p.running_statistics(sums) if uses_running_stats else batch_statistics(ctx, parts)
     deviation = broadcast_channels(jnp.sqrt(variance + p.eps), parts)
     normalized = (promote(parts) - broadcast_channels(mean, parts)) / deviation
     if not uses_running_stats:
         d_normalized = project_out(ctx, d_normalized, normalized)
     d_factor, d_bias = ((d_top * factor).sum(reduction_axes(x)) for factor in (join_batch(normalized, x), 1))
-    return (None, None, None, d_factor, d_bias)[: len(blobs)], join_batch(d_normalized / deviation, x)
+    return (d_factor, d_bias)[: len(params)], join_batch(d_normalized / deviation, x)
 
 
 @scaled_batch_norm.count_fusible
@@ -238,20 +237,26 @@ def count_fusible_scaled_batch_norm(p: ForkBatchNormSettings, x: Any, epilogues:
 
 @scaled_batch_norm.fused
 def scaled_batch_norm_fused(
-    p: ForkBatchNormSettings, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context
+    p: ForkBatchNormSettings,
+    params: Params,
+    x: jax.Array,
+    epilogues: Sequence[Epilogue],
+    *,
+    state: Params,
+    ctx: Context,
 ) -> tuple[jax.Array, Arrays]:
     """Apply `scaled_batch_norm` by batch statistics, fused with `epilogues`; return the last top and the updated blobs.
 
     `count_fusible_scaled_batch_norm` returned the number of epilogues.
     """
-    parts = split_batch(p, x)
-    mean_estimate = running_statistics(p, blobs)[0]
-    affine = (*map(promote, blobs[3:]), jnp.zeros_like(mean_estimate))[:2]
+    parts, sums = split_batch(p, x), tuple(state.values())
+    mean_estimate = p.running_statistics(sums)[0]
+    affine = (*map(promote, params.values()), jnp.zeros_like(mean_estimate))[:2]
     factor, bias, repeated_estimate = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
     top, mean, variance = normalize_batch(ctx, parts, factor, bias, repeated_estimate, p.eps, relu=bool(epilogues))
     if p.stores_sums:
-        return join_batch(top, x), _update_sums_by_parts(ctx, blobs[:3], mean, variance, parts)
-    return top, _update_averages(p, blobs[:3], mean, variance)
+        return join_batch(top, x), _update_sums_by_parts(ctx, sums, mean, variance, parts)
+    return top, _update_averages(p, sums, mean, variance)
 
 
 def _update_averages(p: ForkBatchNormSettings, blobs: Arrays, mean: jax.Array, variance: jax.Array) -> Arrays:

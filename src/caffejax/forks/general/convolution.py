@@ -9,7 +9,6 @@ import jax
 
 from ...core.layers.context import Epilogue, Params
 from ...core.layers.convolution import (
-    ConvolutionSettings,
     convolution,
     convolution_backward,
     convolution_fused,
@@ -18,12 +17,12 @@ from ...core.layers.convolution import (
     convolution_window,
     count_fusible,
     depthwise_settings,
-    read_convolution,
 )
 from ...core.layers.declaration import register
 from ...core.layers.helpers import is_after_first_axis
 from ...core.layers.types import SAME_AS_BOTTOMS
 from ...core.layers.weight_and_bias import fold_scale_bias
+from ...core.schema.caffe_pb2 import ConvolutionParameter
 
 Arrays = tuple[jax.Array, ...]
 
@@ -31,7 +30,6 @@ Arrays = tuple[jax.Array, ...]
 @register(
     "DepthwiseConvolution",
     param="convolution_param",
-    settings=read_convolution,
     dtype_policy="products",
     weight_axes=4,
     blob_names=("weight", "bias"),
@@ -50,7 +48,7 @@ Arrays = tuple[jax.Array, ...]
     restrictions="Without `group` each output depends on all inputs, as in the fork on a CPU; on a GPU "
     "the fork uses the number of channels as `group`.",
 )
-def depthwise_convolution(p: ConvolutionSettings, params: Params, *xs: jax.Array, fast: bool) -> Arrays:
+def depthwise_convolution(p: ConvolutionParameter, params: Params, *xs: jax.Array, fast: bool) -> Arrays:
     """Compute a Convolution. It is depthwise only if `group` is set to the number of channels."""
     return convolution(p, params, *xs, fast=fast)
 
@@ -58,7 +56,6 @@ def depthwise_convolution(p: ConvolutionSettings, params: Params, *xs: jax.Array
 @register(
     "ConvolutionDepthwise",
     param="convolution_param",
-    settings=read_convolution,
     dtype_policy="products",
     weight_axes=4,
     blob_names=("weight", "bias"),
@@ -70,7 +67,7 @@ def depthwise_convolution(p: ConvolutionSettings, params: Params, *xs: jax.Array
     window=lambda p, x: convolution_window(depthwise_settings(p, x), x),
     origin="Tiny-DSOD, ShuffleNet",
 )
-def convolution_depthwise(p: ConvolutionSettings, params: Params, x: jax.Array, *, fast: bool) -> Arrays:
+def convolution_depthwise(p: ConvolutionParameter, params: Params, x: jax.Array, *, fast: bool) -> Arrays:
     """Cross-correlate each channel with a separate kernel: (N, C, H, W) to (N, C, *output size).
 
     Blobs: weight (C, 1, *kernel), bias (C,). `num_output` and `group` are ignored. Sizes are rounded as in Convolution.
@@ -80,13 +77,13 @@ def convolution_depthwise(p: ConvolutionSettings, params: Params, x: jax.Array, 
 
 @convolution_depthwise.fused
 def convolution_depthwise_fused(
-    p: ConvolutionSettings, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, fast: bool
+    p: ConvolutionParameter, params: Params, x: jax.Array, epilogues: Sequence[Epilogue], *, fast: bool
 ) -> jax.Array:
-    return convolution_fused(depthwise_settings(p, x), blobs, x, epilogues, fast=fast)
+    return convolution_fused(depthwise_settings(p, x), params, x, epilogues, fast=fast)
 
 
 @convolution_depthwise.backward
 def convolution_depthwise_backward(
-    p: ConvolutionSettings, params: Params, x: jax.Array, *, y: Any, dy: Any
+    p: ConvolutionParameter, params: Params, x: jax.Array, *, y: Any, dy: Any
 ) -> tuple[Any, ...]:
     return convolution_backward(depthwise_settings(p, x), params, x, y=y, dy=dy)

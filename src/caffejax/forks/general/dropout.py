@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ...base.errors import require
 from ...core.layers.context import Context
 from ...core.layers.declaration import declare, register
-from ...core.layers.dropout import dropout, dropout_ratio, sample_mask
+from ...core.layers.dropout import dropout, sample_mask
 from ...core.layers.param_str import parse_param_str
 from ...core.layers.registry import register_variants
 from ...core.schema.caffe_pb2 import SeLUDropoutParameter, SeLUParameter, SpatialDropoutParameter
@@ -35,7 +35,7 @@ def dropout_of_forks_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx:
 
 
 def _dropout_factor(ctx: Context, x: jax.Array) -> Any:
-    p, keep_rate = ctx.param, 1 - dropout_ratio(ctx.param)
+    p, keep_rate = ctx.param, 1 - ctx.param.dropout_ratio
     factor = sample_mask(ctx, x) if ctx.training or p.sample_weights_test else keep_rate
     return factor / keep_rate if p.scale_train else factor
 

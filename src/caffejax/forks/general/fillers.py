@@ -1,4 +1,4 @@
-"""Fillers of forks: gaussian_unitball (caffe-windows), and cbfinn's expectation and imagexy."""
+"""Fillers of forks: gaussian_unitball (caffe-windows), diagonal (FlowNet 2), and cbfinn's expectation and imagexy."""
 
 from __future__ import annotations
 
@@ -18,6 +18,20 @@ from ...core.layers.fillers import Filler
 def _gaussian_unitball(filler: Any, key: Any, shape: Shape) -> jax.Array:
     rows = bucketed_draw(jax.random.normal, key, (shape[0], math.prod(shape[1:])))
     return (rows / jnp.linalg.norm(rows, axis=1, keepdims=True)).reshape(shape)
+
+
+def _diagonal(filler: Any, key: Any, shape: Shape) -> jax.Array:
+    """Return the kernels of a convolution that averages channel n over the kernel, times diag_val[n], and no others.
+
+    Channels without a diag_val have 1.
+    """
+    require(0 < len(shape) <= 4, f"diagonal filler: the blob must have 1 to 4 axes, not shape {shape}")
+    outputs, inputs, *kernel = (*shape, *(1,) * (4 - len(shape)))
+    area = math.prod(kernel)
+    values = np.zeros((outputs, inputs, area), np.float32)
+    for n in range(min(outputs, inputs)):
+        values[n, n] = np.float32(filler.diag_val[n] if n < len(filler.diag_val) else 1) / np.float32(area)
+    return jnp.asarray(values.reshape(shape))
 
 
 _EXPECTATION_COORDINATES: dict[str, tuple[str, ...]] = {
@@ -85,6 +99,7 @@ def _require_shape(name: str, shape: Shape, expected_shape: Shape) -> None:
 
 FILLERS = {  # found through `LayerPackage.fillers`
     "gaussian_unitball": Filler(_gaussian_unitball),
+    "diagonal": Filler(_diagonal, is_random=False),
     "expectation": Filler(_expectation, is_random=False),
     "imagexy": Filler(_imagexy, is_random=False),
 }

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ...base.errors import require
-from ...core.layers.context import ParamSpec
+from ...core.layers.context import Params, ParamSpec
 from ...core.layers.declaration import declare
 from ...core.layers.helpers import canonical_axis
 from ...core.layers.registry import register_variants
@@ -16,12 +16,12 @@ from ...core.schema.caffe_pb2 import FillerParameter, FilterParameter
 
 
 @declare("Filter", bottoms=(1, None), tops=(1, None), param="filter_param", in_place=False, origin="channel-pruning")
-def filter_channels(p: FilterParameter, blobs: tuple[jax.Array, ...], *bottoms: jax.Array) -> tuple[jax.Array, ...]:
+def filter_channels(p: FilterParameter, *bottoms: jax.Array, state: Params) -> tuple[jax.Array, ...]:
     """Select the first `num_output` entries of each bottom along `axis` for which the blob, the selector, is not zero.
 
     Bottoms: (N, C, ...) each. Tops: (N, num_output, ...). Blob: selector (C,), which is not trained.
     """
-    channel_indices = jnp.flatnonzero(blobs[0], size=p.num_output, fill_value=0)
+    channel_indices = jnp.flatnonzero(state["mask"], size=p.num_output, fill_value=0)
     return tuple(jnp.take(x, channel_indices, axis=canonical_axis(p.axis, x.shape)) for x in bottoms)
 
 

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import check_all
-from ...core.data.database import DATA, DatabaseLayer, DatumDataset, check_data_param
+from ...core.data.database import DATA, DatabaseLayer, DatumDataset
 from ...core.data.image_data import IMAGE_DATA, ImageDataLayer, ImageFileDataset
 from ...core.data.image_decoding import resize
 from ...core.data.import_cv2 import cv2
 from ...core.data.prefetch import Batches
-from ...core.data.transform import check_transform
 from ...core.layers.context import Shape
 from ...core.layers.data_source import TopSpecs
 from ...core.layers.registry import register_variants
@@ -22,9 +20,7 @@ from ...core.layers.registry import register_variants
 class ForkDatabaseLayer(DatabaseLayer):
     """Batches of Datums from an LMDB or LevelDB. With `shuffle`, each epoch has a different random order."""
 
-    def check_settings(self) -> None:
-        """Check data_param and transform_param."""
-        check_all(lambda: check_data_param(self.definition, ["shuffle"]), lambda: check_transform(self.definition))
+    data_fields = ("shuffle",)
 
     @staticmethod
     def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape]:
@@ -88,7 +84,7 @@ def _resized_size(p: Any, height: int, width: int) -> tuple[int, int]:
     return p.min_height, int(np.float32(p.min_height) * (np.float32(width) / np.float32(height)) + 0.5)
 
 
-_RESIZE_SETTINGS = ("short_side", "new_dim", "bicubic", "min_height", "min_width")
+RESIZE_SETTINGS = ("short_side", "new_dim", "bicubic", "min_height", "min_width")
 
 
 class ResizedImageDataLayer(ImageDataLayer):
@@ -100,16 +96,16 @@ class ResizedImageDataLayer(ImageDataLayer):
 
     dataset_class = ResizedImageDataset
     size_fields = (*ImageDataLayer.size_fields, ("min_height", "min_width"))
-    supported_fields = (*ImageDataLayer.supported_fields, *_RESIZE_SETTINGS)
+    supported_fields = (*ImageDataLayer.supported_fields, *RESIZE_SETTINGS)
 
 
 register_variants(
     "ImageData",
-    lambda layer: "resized" if any(layer.image_data_param.HasField(name) for name in _RESIZE_SETTINGS) else None,
+    lambda layer: "resized" if any(layer.image_data_param.HasField(name) for name in RESIZE_SETTINGS) else None,
     {
         "resized": IMAGE_DATA.variant(
             ResizedImageDataLayer.implementation(),
-            fork_settings=_RESIZE_SETTINGS,
+            fork_settings=RESIZE_SETTINGS,
             origin="NVIDIA Caffe, Intel Caffe, channel-pruning",
         ).type
     },

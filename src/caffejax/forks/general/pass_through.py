@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...base.glog import warn_once
-from ...core.layers.context import Context, ParamSpec, Phase
+from ...core.layers.context import Context, Params, ParamSpec, Phase
 from ...core.layers.declaration import register
 from ...core.layers.helpers import as_tuple, no_gradient
 from ...core.layers.types import SAME_AS_BOTTOMS
@@ -87,14 +87,14 @@ for _name, _forward, _origin, _tops in (
     unsupported={"second_order": "second derivatives have the wrong sign, because the gradient is negated again"},
 )
 def gradient_scaler(
-    p: GradientScalerParameter, blobs: Arrays, x: jax.Array, *, phase: Phase
+    p: GradientScalerParameter, x: jax.Array, *, state: Params, phase: Phase
 ) -> tuple[jax.Array, Arrays]:
     """Return the bottom unchanged; multiply the gradient by a negative factor that depends on the number of passes.
 
     The factor after t forward passes in TRAIN is -(lower_bound + (upper_bound - lower_bound) * (2 / (1 + exp(-alpha *
     progress)) - 1)), where progress is min(t / max_iter, 1). The blob, (1,), counts the passes.
     """
-    (num_passes,) = blobs
+    num_passes = state["count"]
     return _with_negative_gradient(x, _gradient_factor(p, num_passes)), (
         increment_pass_count(num_passes) if phase == "TRAIN" else num_passes,
     )
@@ -112,9 +112,9 @@ def gradient_scaler_params(p: GradientScalerParameter, x: Any) -> list[ParamSpec
 
 @gradient_scaler.backward
 def gradient_scaler_backward(
-    p: GradientScalerParameter, blobs: Arrays, x: jax.Array, *, y: Any, dy: jax.Array
-) -> tuple[Any, ...]:
-    return (None,), (-_gradient_factor(p, blobs[0]) * dy).astype(x.dtype)
+    p: GradientScalerParameter, x: jax.Array, *, state: Params, y: Any, dy: jax.Array
+) -> jax.Array:
+    return (-_gradient_factor(p, state["count"]) * dy).astype(x.dtype)
 
 
 def _gradient_factor(p: GradientScalerParameter, num_passes: jax.Array) -> jax.Array:

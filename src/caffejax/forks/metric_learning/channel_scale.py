@@ -11,7 +11,7 @@ import numpy as np
 
 from ...base.errors import require
 from ...core.layers import cross_replica
-from ...core.layers.context import Context, ParamSpec
+from ...core.layers.context import Context, Params, ParamSpec
 from ...core.layers.declaration import declare
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import as_nchw, first_top
@@ -52,8 +52,8 @@ def channel_scale_backward(
     restrictions=channel_scale.type.docs.restrictions,
 )
 def configurable_channel_scale(
-    p: Any, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array, *, ctx: Context
-) -> tuple[Any, tuple[jax.Array, ...]]:
+    p: Any, x: jax.Array, scale: jax.Array, *, state: Params, ctx: Context
+) -> tuple[Any, Params]:
     """Apply ChannelScale with `global_scale`, or with the product omitted in the forward or the backward pass.
 
     With `global_scale`, x is multiplied by one number, which is the blob (1,) and the optional second top. In TRAIN the
@@ -64,12 +64,12 @@ def configurable_channel_scale(
     """
     factors = _broadcast_scale(x, scale)
     require(ctx.num_tops == 1 or p.global_scale, "must not have a second top without global_scale: true")
-    if blobs and ctx.training and p.do_forward:
+    if state and ctx.training and p.do_forward:
         mean_magnitude = cross_replica.pmean(ctx, jnp.mean(jnp.abs(promote(scale))))
-        new_scale = jnp.where(blobs[0] < 0, mean_magnitude, 0.99 * blobs[0] + 0.01 * mean_magnitude)
-        blobs = (jnp.clip(new_scale, p.min_global_scale, p.max_global_scale),)
-    top = (x * (blobs[0][0] if blobs else factors) if p.do_forward else x).astype(x.dtype)
-    return (top if ctx.num_tops == 1 else (top, *blobs)), blobs
+        new_scale = jnp.where(state["scale"] < 0, mean_magnitude, 0.99 * state["scale"] + 0.01 * mean_magnitude)
+        state = {"scale": jnp.clip(new_scale, p.min_global_scale, p.max_global_scale)}
+    top = (x * (state["scale"][0] if state else factors) if p.do_forward else x).astype(x.dtype)
+    return (top if ctx.num_tops == 1 else (top, *state.values())), state
 
 
 @configurable_channel_scale.params
@@ -82,13 +82,11 @@ def configurable_channel_scale_params(p: Any, x: Any, scale: Any) -> list[ParamS
 
 
 @configurable_channel_scale.backward
-def configurable_channel_scale_backward(
-    p: Any, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array, *, y: Any, dy: Any
-) -> tuple[Any, ...]:
+def configurable_channel_scale_backward(p: Any, x: jax.Array, scale: jax.Array, *, y: Any, dy: Any) -> tuple[Any, ...]:
     d_top = first_top(dy)
     dx = d_top * _broadcast_scale(x, scale) if p.do_backward_feature else d_top
     d_scale = _sum_scale_diff(x, scale, d_top) if p.do_backward_scale else jnp.zeros_like(scale)
-    return tuple(None for _ in blobs), dx, d_scale
+    return dx, d_scale
 
 
 def _channel_scale_variant(layer: Any) -> str:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ...base.errors import require
-from ...core.layers.context import Context, ParamSpec
+from ...core.layers.context import Context, Params, ParamSpec
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import canonical_axis
@@ -31,12 +31,13 @@ _normalize_rows = partial(normalize_rows, eps=1e-6)
     in_place=False,
     overrides_autodiff=True,
     indices=Indices((2,)),
+    exempt_from_force_backward=(),
     weight_axes=2,
     origin="caffe-windows",
     restrictions="With update_center_only and two bottoms, the second contains the labels. The fork also reads "
     "them as the weight.",
 )
-def inner_distance(p: InnerDistanceParameter, blobs: Arrays, x: jax.Array, *bottoms: jax.Array) -> jax.Array:
+def inner_distance(p: InnerDistanceParameter, params: Params, x: jax.Array, *bottoms: jax.Array) -> jax.Array:
     """Compute the squared L2 distance or the L1 distance of x to each row of a weight or of a second bottom.
 
     x (..., features) is flattened from `axis` on; the top has shape (..., rows). The weight has shape (num_output,
@@ -46,7 +47,7 @@ def inner_distance(p: InnerDistanceParameter, blobs: Arrays, x: jax.Array, *bott
     the distance to the item's class contributes to the gradient of the rows. A bias is never added, and bias_term is
     ignored.
     """
-    rows, centers, leading_shape = _read_rows_and_centers(p, blobs, x, bottoms)
+    rows, centers, leading_shape = _read_rows_and_centers(p, params, x, bottoms)
     difference = rows[:, None] - centers
     distances = jnp.abs(difference) if p.distance_type == "L1" else jnp.square(difference)
     return jnp.sum(distances, axis=2).reshape(*leading_shape, centers.shape[0]).astype(x.dtype)
@@ -83,9 +84,9 @@ def inner_distance_params(p: InnerDistanceParameter, x: Any, *bottoms: Any) -> l
 
 @inner_distance.backward
 def inner_distance_backward(
-    p: InnerDistanceParameter, blobs: Arrays, x: jax.Array, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
+    p: InnerDistanceParameter, params: Params, x: jax.Array, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
-    rows, centers, _ = _read_rows_and_centers(p, blobs, x, bottoms)
+    rows, centers, _ = _read_rows_and_centers(p, params, x, bottoms)
     d_top = d_pairs = promote(dy).reshape(rows.shape[0], centers.shape[0])
     center_bottoms, labels = _split_centers_and_labels(p, bottoms)
     for label_bottom in labels:
@@ -98,7 +99,7 @@ def inner_distance_backward(
     else:
         d_rows = 2 * (jnp.sum(d_top, axis=1)[:, None] * rows - d_top @ centers)
         d_center_rows = 2 * (jnp.sum(d_pairs, axis=0)[:, None] * centers - d_pairs.T @ rows)
-    d_centers = d_center_rows.reshape((center_bottoms or blobs)[0].shape)
+    d_centers = d_center_rows.reshape((center_bottoms[0] if center_bottoms else params["weight"]).shape)
     other_diffs = (*([d_centers] if center_bottoms else []), *(None for _ in labels))
     return (() if center_bottoms else (d_centers,)), d_rows.reshape(x.shape), *other_diffs
 
@@ -119,7 +120,7 @@ def _split_centers_and_labels(
 
 
 def _read_rows_and_centers(
-    p: InnerDistanceParameter, blobs: Arrays, x: jax.Array, bottoms: Arrays
+    p: InnerDistanceParameter, params: Params, x: jax.Array, bottoms: Arrays
 ) -> tuple[jax.Array, jax.Array, tuple[int, ...]]:
     """Return x as (items, features), the centers as (centers, features), and the shape of x before `axis`.
 
@@ -128,7 +129,7 @@ def _read_rows_and_centers(
     axis = canonical_axis(p.axis, x.shape)
     rows = promote(x).reshape(math.prod(x.shape[:axis]), -1)
     bottoms, _ = _split_centers_and_labels(p, bottoms)
-    centers = bottoms[0].reshape(bottoms[0].shape[0], -1) if bottoms else blobs[0].reshape(p.num_output, -1)
+    centers = bottoms[0].reshape(bottoms[0].shape[0], -1) if bottoms else params["weight"].reshape(p.num_output, -1)
     if p.normalize and not bottoms:
         centers = _normalize_rows(centers)
     return rows, promote(centers), x.shape[:axis]

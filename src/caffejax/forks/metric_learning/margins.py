@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base.errors import require
-from ...core.layers.context import Context, ParamSpec, Phase
+from ...core.layers.context import Context, Params, ParamSpec, Phase
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import canonical_axis, first_top
@@ -57,14 +57,13 @@ def _class_count(p: MarginInnerProductParameter, x: Any, labels: Any) -> int:
     stateful=True,
     overrides_autodiff=True,
     indices=Indices((1,), _class_count),
-    exempt_from_force_backward=(1,),
     deviation="The gradient of the weight ignores the margin; the gradient of the bottom is normalized.",
     weight_axes=2,
     blob_names=("weight", "count"),
     origin="SphereFace",
 )
 def margin_inner_product(
-    p: MarginInnerProductParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, num_tops: int
+    p: MarginInnerProductParameter, params: Params, x: jax.Array, labels: jax.Array, *, state: Params, num_tops: int
 ) -> tuple[Any, Arrays]:
     """Multiply x by the normalized rows of a weight, with an angular margin for the item's class.
 
@@ -76,10 +75,9 @@ def margin_inner_product(
     gradient of the weight ignores the margin, and the gradient of the bottom is scaled: the vector of the coefficients
     of w and x in the derivative of |x| psi is normalized to length 1.
     """
-    weight, count = blobs
-    count = increment_pass_count(count)
+    count = increment_pass_count(state["count"])
     lambda_ = _compute_lambda(p, count)
-    product, cosine, norm = _compute_products(weight, x)
+    product, cosine, norm = _compute_products(params["weight"], x)
     is_label, psi, _ = _compute_margin(p, labels, cosine)
     top = jnp.where(is_label, (norm * psi + lambda_ * product) / (1 + lambda_), product)
     top = jnp.where(jnp.any(is_label, axis=1, keepdims=True), top, jnp.nan).astype(x.dtype)
@@ -105,11 +103,10 @@ def margin_inner_product_params(p: MarginInnerProductParameter, x: Any, labels: 
 
 @margin_inner_product.backward
 def margin_inner_product_backward(
-    p: MarginInnerProductParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
+    p: MarginInnerProductParameter, params: Params, x: jax.Array, labels: jax.Array, *, state: Params, y: Any, dy: Any
 ) -> tuple[Any, ...]:
-    weight, count = blobs
-    d_top = promote(first_top(dy))
-    lambda_ = _compute_lambda(p, increment_pass_count(count))
+    weight, d_top = params["weight"], promote(first_top(dy))
+    lambda_ = _compute_lambda(p, increment_pass_count(state["count"]))
     _, cosine, norm = _compute_products(weight, x)
     is_label, psi, slope = _compute_margin(p, labels, cosine)
     rows, unit_weight = _flatten_rows(x), promote(normalize_rows(weight))
@@ -122,7 +119,7 @@ def margin_inner_product_backward(
     d_label = jnp.where(is_label, d_top / (1 + lambda_), 0)
     d_product = jnp.where(is_label, d_label * (w_coefficient + lambda_), d_top)
     dx = d_product @ unit_weight + jnp.sum(d_label * x_coefficient, axis=1, keepdims=True) * rows
-    return (d_top.T @ rows, None), dx.reshape(x.shape), None
+    return (d_top.T @ rows,), dx.reshape(x.shape), None
 
 
 def _angle_factor(p: MarginInnerProductParameter) -> int:
@@ -177,6 +174,7 @@ _CHEBYSHEV: dict[int, Any] = {  # cos(m angle) and its derivative with respect t
     in_place=False,
     overrides_autodiff=True,
     indices=Indices((1,), num_classes_of_rows),
+    exempt_from_force_backward=(),
     deviation="Where the cosine is 1 or more, the gradient of the top passes unchanged.",
     row_wise=True,
     origin="arcface-caffe",
@@ -240,12 +238,11 @@ _INDICES = Indices((1,), num_classes_of_rows)
     param="label_specific_rescale_param",
     stateful=True,
     indices=_INDICES,
-    exempt_from_force_backward=(1,),
     origin="NormFace",
     restrictions="positive_lower_bound and negative_upper_bound are ignored, as in the fork.",
 )
 def label_specific_rescale(
-    p: LabelSpecificRescaleParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, ctx: Context
+    p: LabelSpecificRescaleParameter, x: jax.Array, labels: jax.Array, *, state: Params, ctx: Context
 ) -> tuple[Any, Arrays]:
     """Multiply scores (N, classes) by positive_weight for the item's class, and by negative_weight for other classes.
 
@@ -256,14 +253,14 @@ def label_specific_rescale(
     power_on_positive, the magnitude of the score of the item's class is instead raised to the power of the weight. A
     second top (1,) contains the weight of the item's class.
     """
-    weight, state = _anneal_positive_weight(ctx, blobs)
+    weight, new_state = _anneal_positive_weight(ctx, state)
     is_label, factor = _read_factors(p, weight, x, labels)
     rows = promote(x).reshape(is_label.shape)
     has_power = is_label & p.power_on_positive
     shift = jnp.where(is_label & ~has_power & (factor != 1), 1 - weight, 0) if p.bias_fix else 0.0
     rescaled_scores = jnp.where(has_power, jnp.sign(rows) * _power(jnp.abs(rows), factor), rows * factor + shift)
     top = (rescaled_scores if _needs_rescaling(ctx) else rows).reshape(x.shape).astype(x.dtype)
-    return (top, weight.reshape(1).astype(x.dtype)) if ctx.num_tops == 2 else top, state
+    return (top, weight.reshape(1).astype(x.dtype)) if ctx.num_tops == 2 else top, new_state
 
 
 @label_specific_rescale.params
@@ -276,16 +273,16 @@ def label_specific_rescale_params(
 
 @label_specific_rescale.backward
 def label_specific_rescale_backward(
-    p: LabelSpecificRescaleParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any, ctx: Context
+    p: LabelSpecificRescaleParameter, x: jax.Array, labels: jax.Array, *, state: Params, y: Any, dy: Any, ctx: Context
 ) -> tuple[Any, ...]:
     d_top = first_top(dy)
-    weight, _ = _anneal_positive_weight(ctx, blobs)
+    weight, _ = _anneal_positive_weight(ctx, state)
     is_label, factor = _read_factors(p, weight, x, labels)
     if p.power_on_positive:
         slope = factor * _power(jnp.abs(promote(x).reshape(is_label.shape)), factor - 1)
         factor = jnp.where(is_label & (factor != 1), slope, factor)
     diff = (d_top.reshape(is_label.shape) * factor).reshape(x.shape) if _needs_rescaling(ctx) else d_top
-    return tuple(None for _ in blobs), diff, None
+    return diff, None
 
 
 def _power(x: jax.Array, exponent: jax.Array) -> jax.Array:
@@ -300,13 +297,12 @@ def _power(x: jax.Array, exponent: jax.Array) -> jax.Array:
     param="label_specific_add_param",
     stateful=True,
     indices=_INDICES,
-    exempt_from_force_backward=(1,),
     origin="caffe-windows",
     restrictions="transform_test is ignored, as in the fork.",
 )
 def label_specific_add(
-    p: LabelSpecificAddParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, num_tops: int, phase: Phase
-) -> tuple[Any, Arrays]:
+    p: LabelSpecificAddParameter, x: jax.Array, labels: jax.Array, *, state: Params, num_tops: int, phase: Phase
+) -> tuple[Any, Params]:
     """Add `bias` to the score of each item's class, if the score is above -bias.
 
     Bottoms: scores (N, classes) and labels (N,). In TEST, scores do not change. With bias_base, the bias in TRAIN is
@@ -314,14 +310,16 @@ def label_specific_add(
     bias_max], which are 0 by default. A second top (1,) contains the bias.
     """
     bias = jnp.full((1,), p.bias, jnp.float32)
-    if blobs:
-        annealed_bias = p.bias_base + jnp.power(1 + p.bias_gamma * jax.lax.stop_gradient(blobs[0]), p.bias_power) - 1
-        bias, blobs = jnp.minimum(jnp.maximum(annealed_bias, p.bias_min), p.bias_max), (increment_pass_count(blobs[0]),)
+    if state:
+        count = state["count"]
+        annealed_bias = p.bias_base + jnp.power(1 + p.bias_gamma * jax.lax.stop_gradient(count), p.bias_power) - 1
+        bias = jnp.minimum(jnp.maximum(annealed_bias, p.bias_min), p.bias_max)
+        state = {"count": increment_pass_count(count)}
     rows = promote(x).reshape(x.shape[0], -1)
     is_label = one_hot_mask(label_indices(labels, rows.shape[1]), rows.shape)
     shifted_scores = jnp.where(is_label & (rows > -bias), rows + bias, rows) if phase == "TRAIN" else rows
     top = shifted_scores.reshape(x.shape).astype(x.dtype)
-    return ((top, bias.astype(x.dtype)) if num_tops == 2 else top), blobs
+    return ((top, bias.astype(x.dtype)) if num_tops == 2 else top), state
 
 
 @label_specific_add.params
@@ -331,8 +329,8 @@ def label_specific_add_params(p: LabelSpecificAddParameter, x: Any, labels: Any,
 
 
 @label_specific_add.backward
-def label_specific_add_backward(blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any) -> tuple[Any, ...]:
-    return tuple(None for _ in blobs), first_top(dy), None
+def label_specific_add_backward(x: jax.Array, labels: jax.Array, *, y: Any, dy: Any) -> tuple[Any, ...]:
+    return first_top(dy), None
 
 
 def _check_shapes(x: Any, labels: Any) -> None:
@@ -350,7 +348,7 @@ def _needs_rescaling(ctx: Context) -> bool:
     return ctx.training or bool(ctx.param.rescale_test)
 
 
-def _anneal_positive_weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
+def _anneal_positive_weight(ctx: Context, state: Params) -> tuple[jax.Array, Arrays]:
     """Return the weight of the items' classes, and the new values of the layer's state.
 
     The state is the number of passes, or empty if the weight is not annealed.
@@ -358,7 +356,7 @@ def _anneal_positive_weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arr
     p = ctx.param
     if not _needs_annealing(ctx):
         return jnp.float32(p.positive_weight), ()
-    count = increment_pass_count(blobs[0])
+    count = increment_pass_count(state["count"])
     weight = anneal(p.positive_weight_base, p.gamma, p.power, count)[0]
     weight = jnp.maximum(weight, p.positive_weight_min) if p.HasField("positive_weight_min") else weight
     return jnp.minimum(weight, p.positive_weight_max) if p.HasField("positive_weight_max") else weight, (count,)

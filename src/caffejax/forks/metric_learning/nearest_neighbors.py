@@ -10,14 +10,15 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...base.errors import require
-from ...core.layers.context import Context, ParamSpec, Phase, Shape
+from ...core.layers.context import Context, Params, ParamSpec, Phase, Shape
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import no_gradient, reject_fields
+from ...core.layers.helpers import no_gradient
 from ...core.layers.loss_helpers import in_valid_rows
 from ...core.layers.types import Indices
 from ...core.ops.vma import vary_as
 from ...core.schema.caffe_pb2 import AccuracyParameter, DataSequenceParameter, DecodeParameter, KnnParameter
+from ..general.settings_checks import reject_fields
 
 Arrays = tuple[jax.Array, ...]
 
@@ -43,7 +44,7 @@ _LABELS_DOC = f"MyCaffe's tables grow with the number of labels; here labels are
     "counts as much as the others. Not supported: target PREGEN. No recorded case.",
 )
 def decode(
-    p: DecodeParameter, blobs: Arrays, x: jax.Array, *labels: jax.Array, num_tops: int, phase: Phase
+    p: DecodeParameter, x: jax.Array, *labels: jax.Array, state: Params, num_tops: int, phase: Phase
 ) -> tuple[Any, Arrays]:
     """Compute the squared distance of each encoding to the centroid of each label.
 
@@ -59,6 +60,7 @@ def decode(
     """
     x = lax.stop_gradient(promote(x).reshape(x.shape[0], -1))
     capacity = x.shape[0] * p.cache_size
+    blobs = tuple(state.values())
     stored_blobs = tuple(
         b.reshape(b.shape[0], *((-1,) if i == 0 else b.shape[1:3] if i == 3 else ())) for i, b in enumerate(blobs)
     )
@@ -201,7 +203,7 @@ def accuracy_decode(p: AccuracyParameter, distances: jax.Array, labels: jax.Arra
     "do not start again when a new label appears. The first encoding of a label counts as much as the others. It "
     "takes no rows of padding, because the running mean depends on the batch size. No recorded case.",
 )
-def accuracy_encoding(blobs: Arrays, x: jax.Array, labels: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
+def accuracy_encoding(x: jax.Array, labels: jax.Array, *, state: Params, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Compute the fraction of encodings that are nearest to the centroid of their label, as a scalar.
 
     Bottoms: encodings (N, D) and labels of pairs (N, 2), where only the first label of an item is used. Items are
@@ -221,7 +223,7 @@ def accuracy_encoding(blobs: Arrays, x: jax.Array, labels: jax.Array, *, ctx: Co
         return (centroids, counts), jnp.argmin(squared_distances) == label
 
     stored_blobs, is_nearest = lax.scan(
-        step, tuple(vary_as(b, items, item_labels) for b in blobs), (items, item_labels)
+        step, tuple(vary_as(b, items, item_labels) for b in state.values()), (items, item_labels)
     )
     return jnp.mean(is_nearest, dtype=jnp.float32), stored_blobs
 
@@ -263,7 +265,7 @@ def accuracy_encoding_params(p: AccuracyParameter, x: Any, labels: Any, *, ctx: 
     restrictions="Each item is compared with each stored item; MyCaffe reads the first of a batch. Nets for "
     "training and testing need the same batch size. No recorded case.",
 )
-def knn(p: KnnParameter, blobs: Arrays, x: jax.Array, *labels: jax.Array, phase: Phase) -> tuple[jax.Array, Arrays]:
+def knn(p: KnnParameter, x: jax.Array, *labels: jax.Array, state: Params, phase: Phase) -> tuple[jax.Array, Arrays]:
     """Score each label by the distance of its nearest examples in the last batches. The top is (N, num_output, 1, 1).
 
     Bottoms: encodings (N, ...) and labels (N, ...). In TRAIN, the batch is stored and replaces the oldest of
@@ -271,7 +273,7 @@ def knn(p: KnnParameter, blobs: Arrays, x: jax.Array, *labels: jax.Array, phase:
     distances to its stored examples. The score falls from 1 for the nearest label to 0 for the farthest label, and is 0
     for labels without examples. No gradient passes.
     """
-    (count, stored_batches, stored_labels) = blobs
+    count, stored_batches, stored_labels = state.values()
     n = x.shape[0]
     x = lax.stop_gradient(promote(x).reshape(n, -1))
     top = jnp.zeros((n, p.num_output, 1, 1), x.dtype)
@@ -300,7 +302,7 @@ def knn(p: KnnParameter, blobs: Arrays, x: jax.Array, *labels: jax.Array, phase:
             0,
         )
 
-    return lax.map(score_labels, x)[:, :, None, None].astype(top.dtype), blobs
+    return lax.map(score_labels, x)[:, :, None, None].astype(top.dtype), tuple(state.values())
 
 
 @knn.params
@@ -336,7 +338,7 @@ def knn_params(p: KnnParameter, x: Any, *labels: Any, phase: Phase) -> list[Para
     restrictions=f"Without label_count: {_LABELS_DOC}, from label_start on. No recorded case.",
 )
 def data_sequence(
-    p: DataSequenceParameter, blobs: Arrays, x: jax.Array, labels: jax.Array, *, key: jax.Array
+    p: DataSequenceParameter, x: jax.Array, labels: jax.Array, *, state: Params, key: jax.Array
 ) -> tuple[Arrays, Arrays]:
     """Form tuples of examples: each example, a stored one with the same label, and `k` stored ones with other labels.
 
@@ -347,7 +349,7 @@ def data_sequence(
     random. No gradient passes.
     """
     n = x.shape[0]
-    cache, counts = blobs
+    cache, counts = state.values()
     rows, label_index = x.reshape(n, -1), labels.reshape(n).astype(jnp.int32) - p.label_start
 
     def store(

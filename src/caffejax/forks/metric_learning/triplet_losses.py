@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers import cross_replica
-from ...core.layers.context import Context, ParamSpec
+from ...core.layers.context import Context, Params, ParamSpec
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import canonical_axis, first_top
@@ -84,21 +84,20 @@ def _class_count(p: CenterLossParameter, x: Any, labels: Any) -> int:
     in_place=False,
     overrides_autodiff=True,
     indices=Indices((1,), _class_count),
-    exempt_from_force_backward=(1,),
     deviation="The gradient of a center is a mean over its class, and does not depend on the loss weight.",
     weight_axes=2,
     counts_rows=True,
     origin="caffe-face",
     unsupported=_UNSUPPORTED,
 )
-def center_loss(blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
+def center_loss(params: Params, x: jax.Array, labels: jax.Array, *, ctx: Context) -> jax.Array:
     """Compute half the mean over items of the squared distance to the center of the item's class, as a scalar.
 
     Bottoms: features (N, ...) and labels (N,). The blob contains the centers of the classes, (num_output, features).
     The default loss_weight is 0. The gradient with respect to a center c does not depend on the size of the
     loss_weight, unless that is 0: it is the sum of c - x over the n items x of the class, divided by n + 1.
     """
-    difference, is_label = _subtract_centers(blobs, x, labels)
+    difference, is_label = _subtract_centers(params["centers"], x, labels)
     loss = sum_rows(ctx, jnp.square(difference)) / (2 * num_items(ctx, x.shape[:1]))
     return nan_if_unlabelled(is_label, loss).astype(x.dtype)
 
@@ -118,21 +117,20 @@ def center_loss_params(p: CenterLossParameter, x: Any, labels: Any) -> list[Para
 
 @center_loss.backward
 def center_loss_backward(
-    blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
+    params: Params, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Any, ...]:
-    difference, is_label = _subtract_centers(blobs, x, labels)
+    difference, is_label = _subtract_centers(params["centers"], x, labels)
     members = in_valid_rows(ctx, is_label).astype(difference.dtype)
     d_centers = -(members.T @ difference) / (1 + cross_replica.psum(ctx, jnp.sum(members, axis=0))[:, None])
     dx = dy / num_items(ctx, x.shape[:1]) * difference
     return (jnp.where(dy == 0, 0, d_centers),), dx.reshape(x.shape), None
 
 
-def _subtract_centers(blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _subtract_centers(centers: jax.Array, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the items minus the centers of their classes, and a mask that is True at the class of each item.
 
     The differences have shape (items, features), and the mask has shape (items, classes).
     """
-    (centers,) = blobs
     class_indices = label_indices(labels, centers.shape[0]).reshape(-1)
     is_label = one_hot_mask(class_indices, (x.shape[0], centers.shape[0]))
     class_centers = jnp.take(promote(centers), class_indices, axis=0, mode="clip")
@@ -156,12 +154,12 @@ def _subtract_centers(blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) 
 )
 def general_contrastive_loss(
     p: GeneralContrastiveParameter,
-    blobs: Arrays,
     distances: jax.Array,
     labels: jax.Array,
     *read_distances: jax.Array,
+    state: Params,
     ctx: Context,
-) -> tuple[Any, Arrays]:
+) -> tuple[Any, Params]:
     """Compute a contrastive loss of distances to classes as a scalar.
 
     The loss is the mean over items of the sum of a term for each class. Bottoms: distances d (N, classes) and labels
@@ -181,9 +179,9 @@ def general_contrastive_loss(
     0, gives each new mean a weight of 0.01, is at most max_negative_margin, and is the third value of the second top.
     """
     d, is_label, _, positive_mask, negative_mask = _read_contrastive_masks(
-        ctx, blobs, read_distances[0] if read_distances else distances, labels
+        ctx, state, read_distances[0] if read_distances else distances, labels
     )
-    positive_terms, negative_gaps, negative_terms = _compute_contrastive_terms(p, blobs, d)
+    positive_terms, negative_gaps, negative_terms = _compute_contrastive_terms(p, state, d)
     weighted_terms = abs(p.positive_weight) * jnp.where(positive_mask, positive_terms, 0) + abs(
         p.negative_weight
     ) * jnp.where(negative_mask, negative_terms, 0)
@@ -195,9 +193,10 @@ def general_contrastive_loss(
     ]
     mean_terms = cross_replica.pmean(ctx, jnp.stack(term_sums) / num_rows)
     if p.add_intra_mae:
-        blobs = (jax.lax.stop_gradient(jnp.minimum(0.99 * blobs[0] + 0.01 * mean_terms[:1], p.max_negative_margin)),)
-        mean_terms = jnp.concatenate([mean_terms, *blobs])
-    return (loss if ctx.num_tops == 1 else (loss, mean_terms)), blobs
+        mean_error = jnp.minimum(0.99 * state["mean_error"] + 0.01 * mean_terms[:1], p.max_negative_margin)
+        state = {"mean_error": jax.lax.stop_gradient(mean_error)}
+        mean_terms = jnp.concatenate([mean_terms, *state.values()])
+    return (loss if ctx.num_tops == 1 else (loss, mean_terms)), state
 
 
 @general_contrastive_loss.params
@@ -215,24 +214,24 @@ def general_contrastive_loss_params(
 @general_contrastive_loss.backward
 def general_contrastive_loss_backward(
     p: GeneralContrastiveParameter,
-    blobs: Arrays,
     distances: jax.Array,
     labels: jax.Array,
     *read_distances: jax.Array,
+    state: Params,
     y: Any,
     dy: Any,
     ctx: Context,
 ) -> tuple[Any, ...]:
     d_top = first_top(dy)
     d, is_label, is_positive_only, positive_mask, negative_mask = _read_contrastive_masks(
-        ctx, blobs, read_distances[0] if read_distances else distances, labels
+        ctx, state, read_distances[0] if read_distances else distances, labels
     )
     num_rows = num_items(ctx, d.shape[:1])
     has_positive_slope = (
         positive_mask & (d > p.positive_margin) & (d < p.positive_outlier_thresh) | is_positive_only[:, None]
     )
     negative_slope = p.negative_weight * (jnp.exp(-d) if p.exp_negative_weight else jnp.ones_like(d))
-    negative_slope = jnp.where(negative_mask & (d < _negative_margin(p, blobs)), negative_slope, 0)
+    negative_slope = jnp.where(negative_mask & (d < _negative_margin(p, state)), negative_slope, 0)
     if p.HasField("normalize_negative"):
         total = jnp.abs(cross_replica.pmean(ctx, sum_rows(ctx, negative_slope))) / (p.normalize_negative * num_rows)
         negative_slope = jnp.where(
@@ -240,10 +239,10 @@ def general_contrastive_loss_backward(
         )
     slope = jnp.where(is_label & has_positive_slope, p.positive_weight, 0) - negative_slope
     dx = (d_top / num_rows * slope).reshape(distances.shape)
-    return tuple(None for _ in blobs), dx, None, *(None for _ in read_distances)
+    return dx, None, *(None for _ in read_distances)
 
 
-def _read_contrastive_masks(ctx: Context, blobs: Arrays, distances: jax.Array, labels: jax.Array) -> Arrays:
+def _read_contrastive_masks(ctx: Context, state: Params, distances: jax.Array, labels: jax.Array) -> Arrays:
     """Return the distances, and masks of the classes and items that contribute to the loss.
 
     Returns:
@@ -255,7 +254,7 @@ def _read_contrastive_masks(ctx: Context, blobs: Arrays, distances: jax.Array, l
     d, is_label = read_class_distances(distances, labels)
     is_positive_only = has_no_negatives(ctx.param, jnp.sum(jnp.where(is_label, d, 0), axis=1))
     positive_mask, negative_mask = is_label, ~is_label & ~is_positive_only[:, None]
-    positive_terms, _, negative_terms = _compute_contrastive_terms(ctx.param, blobs, d)
+    positive_terms, _, negative_terms = _compute_contrastive_terms(ctx.param, state, d)
     if p.max_positive_only:
         positive_mask &= _mask_first_smallest(
             ctx, p.positive_weight * jnp.sum(jnp.where(is_label, positive_terms, 0), axis=1)
@@ -280,12 +279,12 @@ def _mask_first_smallest(ctx: Context, x: jax.Array) -> jax.Array:
     return jnp.arange(x.shape[0]) + device_index * x.shape[0] == jnp.argmin(all_values)
 
 
-def _negative_margin(p: GeneralContrastiveParameter, blobs: Arrays) -> Any:
-    return p.negative_margin + (jax.lax.stop_gradient(blobs[0]) if blobs else 0.0)
+def _negative_margin(p: GeneralContrastiveParameter, state: Params) -> Any:
+    return p.negative_margin + (jax.lax.stop_gradient(state["mean_error"]) if state else 0.0)
 
 
 def _compute_contrastive_terms(
-    p: GeneralContrastiveParameter, blobs: Arrays, d: jax.Array
+    p: GeneralContrastiveParameter, state: Params, d: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the terms of the loss before weighting, for all distances d (items, classes).
 
@@ -293,7 +292,7 @@ def _compute_contrastive_terms(
         Three arrays (items, classes): the term if the class is the item's class, max(d - positive_margin, 0), at most
         positive_outlier_thresh; max(negative_margin - d, 0); and the term if the class is another class.
     """
-    margin = _negative_margin(p, blobs)
+    margin = _negative_margin(p, state)
     positive_terms = jnp.clip(d - p.positive_margin, 0, p.positive_outlier_thresh)
     negative_gaps = jnp.maximum(margin - d, 0)
     return positive_terms, negative_gaps, jnp.exp(-d) * (d < margin) if p.exp_negative_weight else negative_gaps
@@ -307,7 +306,6 @@ def _compute_contrastive_terms(
     loss=True,
     overrides_autodiff=True,
     indices=Indices((1,), num_classes_of_rows),
-    exempt_from_force_backward=(1,),
     deviation="The gradient counts the item's class once, for any number of other classes, and with "
     "add_center_loss also where the loss is 0. The means in the second top pass no gradient.",
     counts_rows=True,
@@ -376,7 +374,6 @@ def _read_triplet_masks(p: GeneralTripletParameter, distances: jax.Array, labels
     loss=True,
     fork_settings=("alpha", "pregen_label_start"),
     indices=Indices((3,)),
-    exempt_from_force_backward=(3,),
     accepts_integers=True,
     counts_rows=True,
     origin="caffe-windows, MyCaffe",

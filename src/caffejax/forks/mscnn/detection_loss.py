@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ...base.errors import require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context
-from ...core.layers.declaration import register
+from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
 from ...core.layers.helpers import as_nchw
 from ...core.layers.loss_helpers import in_valid_rows
@@ -184,7 +184,7 @@ _MIN_BACKGROUND_CELLS = 4  # the minimum number of background cells selected for
 Losses = tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
-@register(
+@declare(
     "DetectionLoss",
     bottoms=2,
     param="detection_loss_param",
@@ -193,7 +193,6 @@ Losses = tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
     in_place=False,
     overrides_autodiff=True,
     indices=Indices((1,)),
-    exempt_from_force_backward=(1,),
     counts_rows=True,
     origin="MS-CNN",
 )
@@ -306,7 +305,6 @@ def _sample_with_repetition(key: jax.Array, eligible: jax.Array, count: jax.Arra
     in_place=False,
     overrides_autodiff=True,
     indices=Indices((2,)),
-    exempt_from_force_backward=(2,),
     counts_rows=True,
     origin="Cascade R-CNN",
     restrictions="Clipping the deltas does not change the bottom, which other layers read.",

@@ -163,7 +163,7 @@ def _read_scale_bounds(p: Any) -> tuple[float, float, float]:
 
 
 def _select_in_range(p: Any, rows: Any, xp: Any) -> Any:
-    """Return the mask (N,) of ROIs with a scale in the range or, if there are none, of the nearest ROI.
+    """Return the mask (N,) of ROIs with a scale in the range or else of the nearest ROI.
 
     Padding rows are never selected.
     """

@@ -1,4 +1,4 @@
-"""The CPMData layer of OpenPose's training: images of people with maps of their joints and limbs."""
+"""The CPMData layers of OpenPose's training and of convolutional pose machines: people with maps of their joints."""
 
 from __future__ import annotations
 
@@ -14,29 +14,32 @@ from ...base.errors import DataError, check_all, raise_if_any
 from ...base.human_readable import format_shape
 from ...core.data.data_layer import DataLayer, float32_top, refuse_unsupported
 from ...core.data.database import DatumDataset, check_data_param
-from ...core.data.image_batches import Examples, ImageBatches
+from ...core.data.image_batches import Examples
 from ...core.data.import_cv2 import cv2
 from ...core.data.prefetch import Batch, Batches
 from ...core.data.sampling import CounterRng
 from ...core.layers.context import LayerDefinition, Shape
 from ...core.layers.data_source import SourceSpec, TopSpecs
 from ...core.layers.declaration import register
+from ..general.augmented_batches import AugmentedBatches
 
 CHANNELS = 6  # blue, green, red, the people, the mask of labelled pixels, the mask of all people
+_CENTERED_CHANNELS = 4  # of convolutional pose machines: blue, green, red, the people
 _PEOPLE_CHANNEL, _MASK_CHANNEL = 3, 4
 _HIDDEN, _OUTSIDE, _UNLABELLED = 0, 2, 3  # a joint's visibility; 1 is visible, and joints from 2 on are not in the maps
 _MAX_COORDINATE = 1_000_000  # pixels
 _GRAY = 128  # the level of pixels outside of the image
+_MAX_PARTS = 1000  # maps of joints
 _MAX_EXPONENT = 4.6052  # the exponent at which a joint's map falls to 1 %
 _LIMB_STRIDE = np.float32(0.125)  # the fork divides by 8, independent of the stride
 _SUPPORTED_FIELDS = {
     *("stride", "max_rotate_degree", "crop_size_x", "crop_size_y", "scale_prob", "scale_min", "scale_max", "flip_prob"),
     *("target_dist", "center_perterb_max", "sigma", "do_clahe", "clahe_tile_size", "clahe_clip_limit", "gray"),
-    *("num_parts", "np_in_lmdb", "aug_way"),
+    *("num_parts", "np_in_lmdb", "aug_way", "put_gaussian", "sigma_center", "transform_body_joint"),
     # without effect in the fork
     *("scale", "mirror", "mean_file", "mean_value", "scale_cvg", "max_cvg_len", "min_cvg_len", "opaque_coverage"),
-    *("coverage", "bbox_norm_factor", "img_header", "force_color", "force_gray", "sigma_center", "num_total_augs"),
-    "visualize",  # the fork writes pictures
+    *("coverage", "bbox_norm_factor", "img_header", "force_color", "force_gray", "num_total_augs"),
+    *("visualize", "visualize_label"),  # the fork writes pictures
 }
 
 
@@ -83,6 +86,41 @@ SKELETONS = {  # by num_parts, the number of maps: one for each joint, and two f
 }
 
 
+_NO_LIMBS = np.zeros((0, 2), int)
+
+
+def _make_joint_order(joints: Sequence[int], second_joints: Sequence[int], mirror_pairs: str) -> Skeleton:
+    pairs = np.array([pair.split("-") for pair in mirror_pairs.split()], int).reshape(-1, 2)
+    return Skeleton(np.array([joints, second_joints]), _NO_LIMBS, pairs, max(*joints, *second_joints) + 1, False)
+
+
+_MPI_JOINTS = (9, 8, 12, 11, 10, 13, 14, 15, 2, 1, 0, 3, 4, 5)
+_MPI_PAIRS = "2-5 3-6 4-7 8-11 9-12 10-13"
+_CENTER_SKELETONS = {  # of convolutional pose machines, by num_parts, the number of joints
+    14: _make_joint_order(_MPI_JOINTS, _MPI_JOINTS, _MPI_PAIRS),
+    28: _make_joint_order(  # with points between joints
+        (*_MPI_JOINTS, 7, 6, 9, 8, 12, 11, 8, 13, 14, 2, 1, 3, 4, 6),
+        (*_MPI_JOINTS, 7, 6, 8, 12, 11, 10, 13, 14, 15, 1, 0, 4, 5, 7),
+        f"{_MPI_PAIRS} 17-20 18-21 19-22 23-25 24-26",
+    ),
+}
+
+
+def find_skeleton(param: Any) -> Skeleton:
+    """Return the joints and limbs that the maps of a CPMTransformationParameter show.
+
+    In convolutional pose machines joints are in the order of the database if num_parts is neither 14 nor 28, or without
+    transform_body_joint.
+    """
+    n = param.num_parts
+    if n in SKELETONS:
+        return SKELETONS[n]
+    if n in _CENTER_SKELETONS and param.transform_body_joint:
+        return _CENTER_SKELETONS[n]
+    pairs = "0-3 1-4 2-5 6-7" if n == 9 and param.transform_body_joint else ""
+    return _make_joint_order(range(n), range(n), pairs)
+
+
 class Pose(NamedTuple):
     """The people in an image. Crops are centered on the first person.
 
@@ -99,12 +137,13 @@ class Pose(NamedTuple):
     visibility: np.ndarray
 
 
-def read_pose(rows: np.ndarray, num_database_joints: int) -> Pose:
+def read_pose(rows: np.ndarray, num_database_joints: int, *, has_unlabelled: bool = True) -> Pose:
     """Read the channel of a record that describes the people, in the form that OpenPose's genLMDB.py writes.
 
     Args:
         rows: uint8 (H, W).
         num_database_joints: the number of joints of a person.
+        has_unlabelled: whether a visibility of 3 marks a joint of the first person that is not labelled.
 
     Raises:
         DataError: if the channel is too small, a position is not finite or too large, or the scale is not positive and
@@ -139,7 +178,8 @@ def read_pose(rows: np.ndarray, num_database_joints: int) -> Pose:
         )
     is_outside = (joints < 0).any(2) | (joints >= (width, height)).any(2)
     visibility = np.where(is_outside, _OUTSIDE, np.where(flags == 0, _HIDDEN, 1))
-    visibility[0][flags[0] == _UNLABELLED] = _UNLABELLED  # of the first person only
+    if has_unlabelled:
+        visibility[0][flags[0] == _UNLABELLED] = _UNLABELLED  # of the first person only
     return Pose(center, scale, joints, visibility)
 
 
@@ -173,19 +213,25 @@ def draw_maps(pose: Pose, skeleton: Skeleton, grid: tuple[int, int], stride: int
         for points, visibility in zip(pose.joints[:, pair], pose.visibility[:, pair], strict=True):
             if (visibility < _OUTSIDE).all():
                 _draw_limb(maps, points * _LIMB_STRIDE, rows[:, None], columns)
+    return np.concatenate([limbs.reshape(-1, *grid), draw_joint_maps(pose, grid, stride, sigma)])
+
+
+def draw_joint_maps(pose: Pose, grid: tuple[int, int], stride: int, sigma: float) -> np.ndarray:
+    """Return the maps of joints and the background, float32 (joints + 1, *grid); see `draw_maps`."""
     joints = np.zeros((pose.joints.shape[1], *grid), np.float32)
-    center_offset = np.float32(stride / 2 - 0.5)
     for points, visibility in zip(pose.joints, pose.visibility, strict=True):
         for n in np.flatnonzero(visibility < _OUTSIDE):
-            x, y = points[n]
-            exponent = (
-                ((columns * stride + center_offset - x) ** 2 + (rows[:, None] * stride + center_offset - y) ** 2)
-                / 2
-                / sigma**2
-            )
-            joints[n] = np.minimum(joints[n] + np.where(exponent > _MAX_EXPONENT, 0, np.exp(-exponent)), 1)
+            joints[n] = np.minimum(joints[n] + _draw_gaussian(points[n], grid, stride, sigma), 1)
     background = np.maximum(1 - joints.max(0, keepdims=True), 0)
-    return np.concatenate([limbs.reshape(-1, *grid), joints, background])
+    return np.concatenate([joints, background])
+
+
+def _draw_gaussian(point: np.ndarray, grid: tuple[int, int], stride: int, sigma: float) -> np.ndarray:
+    rows, columns = (np.arange(side, dtype=np.float32) for side in grid)
+    offset, (x, y) = np.float32(stride / 2 - 0.5), point
+    squared_distance = (columns * stride + offset - x) ** 2 + (rows[:, None] * stride + offset - y) ** 2
+    exponent = squared_distance / 2 / sigma**2
+    return np.where(exponent > _MAX_EXPONENT, 0, np.exp(-exponent))
 
 
 def _draw_limb(maps: np.ndarray, points: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
@@ -217,7 +263,7 @@ class PoseExample(NamedTuple):
     pose: Pose
 
 
-class PoseBatches(ImageBatches[int]):
+class PoseBatches(AugmentedBatches[int]):
     """Batches of images and maps, which in TRAIN are scaled, rotated, cropped and mirrored at random.
 
     The tops are images, float32 (N, 6, H, W), with zeros in the last three channels, and labels, float32
@@ -238,7 +284,7 @@ class PoseBatches(ImageBatches[int]):
         super().__init__(definition, dataset, definition.layer.data_param.batch_size, rng, tops)
         self._param: Any = definition.layer.cpm_transform_param
         self._training, self._max_pixels = definition.training, definition.config.max_image_pixels
-        self._skeleton = SKELETONS[self._param.num_parts]
+        self._skeleton = find_skeleton(self._param)
 
     def probe(self, n_tops: int) -> SourceSpec:
         """Read the first record to determine the shapes of the tops."""
@@ -248,18 +294,20 @@ class PoseBatches(ImageBatches[int]):
         return SourceSpec(tuple(float32_top(self.batch_size, *array.shape[1:]) for array in arrays))
 
     def _assemble(self, examples: Examples[int], start: int) -> Batch:
-        pairs: list[tuple[np.ndarray, np.ndarray]] = []
-        for i, (n, record) in enumerate(zip(examples.indices, examples.images, strict=True)):
-            try:
-                pairs.append(self._make_arrays(record, self._rng.generator(start + i)))
-                if pairs[-1][0].shape != pairs[0][0].shape:
-                    sizes = [format_shape(image.shape[1:]) for image, _ in (pairs[-1], pairs[0])]
-                    raise DataError(
-                        f"is {sizes[0]} (HxW), but the batch's first image is {sizes[1]}; in TEST use batch_size: 1"
-                    )
-            except DataError as error:
-                raise self._dataset.locate_error(n, error) from error
-        images, labels = zip(*pairs, strict=True)
+        first_shape: tuple[int, ...] = ()
+
+        def change(record: np.ndarray, _: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+            nonlocal first_shape
+            image, label = self._make_arrays(record, rng)
+            first_shape = first_shape or image.shape
+            if image.shape != first_shape:
+                sizes = [format_shape(shape[1:]) for shape in (image.shape, first_shape)]
+                raise DataError(
+                    f"is {sizes[0]} (HxW), but the batch's first image is {sizes[1]}; in TEST use batch_size: 1"
+                )
+            return image, label
+
+        images, labels = zip(*self._change_examples(change, examples, start), strict=True)
         return Batch((np.stack(images), np.stack(labels))[: len(self.tops)], examples.warnings)
 
     def _make_arrays(self, record: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -320,6 +368,42 @@ class PoseBatches(ImageBatches[int]):
         return PoseExample(np.ascontiguousarray(image[:, ::-1]), np.ascontiguousarray(mask[:, ::-1]), mirrored_pose)
 
 
+class CenteredPoseBatches(PoseBatches):
+    """The batches of convolutional pose machines, whose records have no masks.
+
+    The tops are images, float32 (N, 4, H, W), with a Gaussian at the first person's center in the last channel, and
+    labels, float32 (N, 2 * (num_parts + 1), H / stride, W / stride): the maps of joints and of the background of the
+    first person, then the maps of all people.
+    """
+
+    def _make_arrays(self, record: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        param, stride = self._param, self._param.stride
+        if record.shape[0] != _CENTERED_CHANNELS or record.dtype != np.uint8:
+            raise DataError(
+                f"has {record.shape[0]} channels of {record.dtype}; CPMData with num_parts {param.num_parts} needs "
+                f"{_CENTERED_CHANNELS} of uint8"
+            )
+        pose = read_pose(record[_PEOPLE_CHANNEL], param.np_in_lmdb, has_unlabelled=False)
+        pixels = _change_colors(np.ascontiguousarray(record[:3].transpose(1, 2, 0)), param)
+        no_mask = np.zeros(pixels.shape[:2], np.uint8)
+        example = PoseExample(pixels, no_mask, select_joints(pose, self._skeleton))
+        if self._training:
+            example = self._augment(example, rng)
+        height, width = example.image.shape[:2]
+        grid = height // stride, width // stride
+        if min(grid) < 1:
+            raise DataError(f"is {height} x {width} (HxW), but both sides must be at least stride {stride}")
+        first_person = example.pose._replace(joints=example.pose.joints[:1], visibility=example.pose.visibility[:1])
+        label = np.concatenate(
+            [draw_joint_maps(p, grid, stride, param.sigma) for p in (first_person, example.pose)]
+        ).astype(np.float32)
+        image = (example.image.transpose(2, 0, 1).astype(np.float32) - 128) / 256
+        if param.put_gaussian:
+            center_map = _draw_gaussian(example.pose.center, (height, width), 1, param.sigma_center)
+            image = np.concatenate([image, center_map[None].astype(np.float32)])
+        return image, label
+
+
 def _change_colors(image: np.ndarray, param: Any) -> np.ndarray:
     if param.do_clahe:
         tiles = (int(param.clahe_tile_size),) * 2
@@ -369,8 +453,14 @@ def _crop(example: PoseExample, size: tuple[int, int], shift: np.ndarray) -> Pos
 class CPMDataLayer(DataLayer):
     """Batches of images of people, and of weights and maps of their limbs and joints, from a database.
 
-    Records have six channels: the image, a description of the people, and masks of labelled pixels and of all people.
-    The label has weights for all maps, then the maps: two for each limb, one for each joint, and the background.
+    With num_parts 56 or 43 (OpenPose) records have six channels: the image, a description of the people, and masks of
+    labelled pixels and of all people. The label has weights for all maps, then the maps: two for each limb, one for
+    each joint, and the background.
+
+    With other num_parts (convolutional pose machines) records have four channels: the image and the description. The
+    image's fourth channel is a Gaussian at the first person's center. The label has a map for each joint and the
+    background for the first person, then the same for all people. Prototxts of this project set cpmdata_param and
+    transform_param instead of data_param and cpm_transform_param.
     """
 
     def check_settings(self) -> None:
@@ -384,15 +474,17 @@ class CPMDataLayer(DataLayer):
 
     def _list_problems(self) -> list[str]:
         param = self.layer_param.cpm_transform_param
-        skeleton = SKELETONS.get(param.num_parts)
         problems = []
-        if skeleton is None:
-            problems.append(f"num_parts is {param.num_parts}; supported are 56 (COCO) and 43 (MPI)")
-        elif param.np_in_lmdb < skeleton.num_database_joints:
+        if not 0 < param.num_parts <= _MAX_PARTS:
+            return [f"cpm_transform_param.num_parts must be from 1 to {_MAX_PARTS}, not {param.num_parts}"]
+        skeleton = find_skeleton(param)
+        if param.num_parts in SKELETONS and not param.transform_body_joint:
+            problems.append("transform_body_joint must be true with num_parts 56 and 43")
+        if param.np_in_lmdb < skeleton.num_database_joints:
             problems.append(f"np_in_lmdb is {param.np_in_lmdb}, but the joints need {skeleton.num_database_joints}")
         if param.aug_way != "rand":
             problems.append(f"aug_way is '{param.aug_way}'; only 'rand' is supported")
-        sizes = ("stride", "crop_size_x", "crop_size_y", "sigma", "target_dist")
+        sizes = ("stride", "crop_size_x", "crop_size_y", "sigma", "sigma_center", "target_dist")
         problems += [f"{name} must be positive" for name in sizes if not getattr(param, name) > 0]
         floats = [(field.name, value) for field, value in param.ListFields() if isinstance(value, float)]
         problems += [f"{name} is {value}, but must be finite" for name, value in floats if not math.isfinite(value)]
@@ -418,22 +510,34 @@ class CPMDataLayer(DataLayer):
 
     def probe(self) -> SourceSpec:
         """Read the first record."""
-        return PoseBatches(self.definition, DatumDataset(self.definition, self.rng, 1)).probe(len(self.layer_param.top))
+        dataset = DatumDataset(self.definition, self.rng, 1)
+        return self._batches_type(self.definition, dataset).probe(len(self.layer_param.top))
 
     def open(self, tops: TopSpecs) -> Batches:
         """Open the database."""
         shuffle = self.layer_param.data_param.shuffle
-        return PoseBatches(self.definition, DatumDataset(self.definition, self.rng, shuffle=shuffle), tops)
+        return self._batches_type(self.definition, DatumDataset(self.definition, self.rng, shuffle=shuffle), tops)
+
+    @property
+    def _batches_type(self) -> type[PoseBatches]:
+        has_limbs = self.layer_param.cpm_transform_param.num_parts in SKELETONS
+        return PoseBatches if has_limbs else CenteredPoseBatches
+
+
+def _example_shape(layer: Any, height: int, width: int) -> Shape:
+    param = layer.cpm_transform_param
+    channels = CHANNELS if param.num_parts in SKELETONS else 3 + int(param.put_gaussian)
+    return channels, height, width
 
 
 register(
     "CPMData",
-    replace(CPMDataLayer.implementation(), example_shape=lambda layer, height, width: (CHANNELS, height, width)),
+    replace(CPMDataLayer.implementation(), example_shape=_example_shape),
     bottoms=0,
     tops=(1, 2),
     param="cpm_transform_param",
     further_params=("data_param",),
-    origin="OpenPose's training",
-    restrictions="num_parts is 56 (COCO) or 43 (MPI); tables of augmentations are not supported. In TEST, "
+    origin="OpenPose's training, convolutional pose machines",
+    restrictions="Tables of augmentations are not supported. In TEST, "
     "where the fork crashes, the tops are the complete image and its maps.",
 )

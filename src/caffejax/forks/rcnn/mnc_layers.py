@@ -12,9 +12,10 @@ import numpy as np
 from ...base.errors import require
 from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import check_plane_size, no_gradient
+from ...core.layers.helpers import no_gradient
 from ...core.ops.host_constant import host_constant
 from ...core.schema.caffe_pb2 import MaskResizeParameter
+from ..general.settings_checks import check_plane_size
 from .roi_utils import has_rows_of_five
 from .rpn_proposals import clip_boxes, decode_boxes, require_one_image
 

@@ -42,7 +42,6 @@ register(
     backward=softmax_with_losses_backward,
     overrides_autodiff=True,
     indices=Indices((1,), num_classes_along_axis, ignored_label),
-    exempt_from_force_backward=(1,),
     deviation=_ONLY_LOSS_DIFFERENTIABLE,
     counts_rows=is_after_first_axis,
     row_tops=(1, 2),

@@ -72,7 +72,20 @@ def anchor_target_layer(
     param_str contains pvanet's `ratios`, SSH's `base_size`, and settings of py-faster-rcnn's cfg in lower case.
     """
     s = parse_param_str(p.param_str, _ANCHOR_DEFAULTS)
-    base_anchors = make_base_anchors_from_settings(s)
+    return make_anchor_targets(s, make_base_anchors_from_settings(s), scores, truth, im_info, key)
+
+
+def make_anchor_targets(
+    s: dict[str, Any], base_anchors: np.ndarray, scores: jax.Array, truth: jax.Array, im_info: jax.Array, key: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Return the tops of `anchor_target_layer`.
+
+    Args:
+        s: the settings.
+        base_anchors: (A, 4), the anchors of the first cell.
+        scores, truth, im_info: the bottoms.
+        key: the random key.
+    """
     require(
         len(s["rpn_bbox_inside_weights"]) == 4,
         f"rpn_bbox_inside_weights must be four numbers, not {len(s['rpn_bbox_inside_weights'])}",
@@ -86,7 +99,7 @@ def anchor_target_layer(
     height, width = scores.shape[2:]
     shifted_anchors = shift_anchors(base_anchors, (height, width), s["feat_stride"])
     boxes = shifted_anchors.reshape(-1, 4)
-    truth, image_size = (lax.stop_gradient(promote(x)) for x in (truth.reshape(truth.shape[0], 5), im_info[0]))
+    truth, image_size = (lax.stop_gradient(promote(x)) for x in (truth.reshape(truth.shape[0], 5), im_info.ravel()))
     labels, matched_boxes = _label_anchors(s, boxes, truth, image_size)
     sampled_labels = _sample_labels(labels, s["rpn_batchsize"], s["rpn_fg_fraction"], key)
     inside_weights = jnp.where(
@@ -186,6 +199,7 @@ def _compute_outside_weights(labels: jax.Array, positive_weight: float) -> jax.A
 
 _PROPOSAL_DEFAULTS: dict[str, Any] = {
     "num_classes": 21,
+    "agnostic": None,
     "batch_size": 128,
     "fg_fraction": 0.25,
     "fg_thresh": 0.5,
@@ -225,9 +239,18 @@ def proposal_target_layer(
     x1, y1, x2, y2, class, where rows with class 0 are padding. A third bottom is ignored; in MNC it is the size of the
     image. param_str contains settings of py-faster-rcnn's cfg in lower case.
 
+    With R-FCN's `agnostic`, by default if num_classes is 2, the targets of all objects have the columns of class 1, and
+    classes have no limit. With R-FCN's batch_size -1, all positives are returned, then all negatives.
+
     An ROI of another image than 0, or a class of num_classes or more, is an error, and NaN in code that JAX traces.
     """
-    s = _read_proposal_settings(p)
+    return sample_proposal_targets(_read_proposal_settings(p), rois, truth, ctx)
+
+
+def sample_proposal_targets(
+    s: dict[str, Any], rois: np.ndarray, truth: np.ndarray, ctx: Context
+) -> tuple[np.ndarray, ...]:
+    """Return the tops of `proposal_target_layer` for its settings and bottoms."""
     rois, truth = (np.asarray(x.reshape(len(x), 5), np.float32) for x in (rois, truth))
     image_index, classes = np.rint(rois[:, 0]), np.rint(truth[:, 4])
     require(
@@ -236,7 +259,7 @@ def proposal_target_layer(
         f"not to image {image_index.max(initial=0):g}",
     )
     require(
-        not np.any(classes >= s["num_classes"]),
+        s["agnostic"] or not np.any(classes >= s["num_classes"]),
         f"the class of a ground-truth box must be below num_classes {s['num_classes']}, not {classes.max():g}",
     )
     tops, num_rows = _sample_rois(s, rois, truth, *_draw(ctx, len(rois), len(truth)), np)
@@ -247,30 +270,50 @@ def proposal_target_layer(
 def proposal_target_layer_traced(
     p: PythonParameter, rois: Any, truth: Any, *_image: Any, ctx: Context
 ) -> tuple[tuple[Any, ...], Any]:
-    s = _read_proposal_settings(p)
+    return trace_proposal_targets(_read_proposal_settings(p), rois, truth, ctx)
+
+
+def trace_proposal_targets(s: dict[str, Any], rois: Any, truth: Any, ctx: Context) -> tuple[tuple[Any, ...], Any]:
+    """Return what `HostFunction.traced` of `proposal_target_layer` does for its settings and bottoms."""
     is_valid = valid_rows(rois)[:, None]
     truth = truth.zero_padding() if isinstance(truth, PaddedRows) else truth
     rois, truth = (lax.stop_gradient(promote(x.reshape(x.shape[0], 5))) for x in (without_count(rois), truth))
     rois = jnp.where(is_valid, rois, -1)
     tops, num_rows = _sample_rois(s, rois, truth, *_draw(ctx, rois.shape[0], truth.shape[0]), jnp)
-    is_refused = jnp.any(jnp.rint(rois[:, 0]) > 0) | jnp.any(jnp.rint(truth[:, 4]) >= s["num_classes"])
+    is_refused = jnp.any(jnp.rint(rois[:, 0]) > 0)
+    if not s["agnostic"]:
+        is_refused |= jnp.any(jnp.rint(truth[:, 4]) >= s["num_classes"])
     return tuple(jnp.where(is_refused, jnp.nan, top) for top in tops), num_rows
 
 
 @proposal_target_layer.top_shapes
 def proposal_target_layer_top_shapes(p: PythonParameter, rois: Any, truth: Any, *_image: Any) -> list[Shape]:
+    return find_proposal_target_shapes(_read_proposal_settings(p), rois, truth)
+
+
+def find_proposal_target_shapes(s: dict[str, Any], rois: Any, truth: Any) -> list[Shape]:
+    """Return the largest shapes of the tops of `proposal_target_layer` for its settings and bottoms."""
     require(has_rows_of_five(rois), f"ROIs must be rows image, x1, y1, x2, y2, not shape {rois.shape}")
     require_truth(truth)
-    s = _read_proposal_settings(p)
-    num_rois, num_columns = s["batch_size"], 4 * s["num_classes"]
+    num_rois = _max_num_rows(s, rois.shape[0] + truth.shape[0])
+    num_columns = 4 * s["num_classes"]
     return [(num_rois, 5), (num_rois,), (num_rois, num_columns), (num_rois, num_columns), (num_rois, num_columns)]
 
 
 def _read_proposal_settings(p: PythonParameter) -> dict[str, Any]:
-    s = parse_param_str(p.param_str, _PROPOSAL_DEFAULTS | {"bp_all": 0})  # MNC's setting, which only affects masks
+    mnc_settings = {"bp_all": 0}  # which only affects masks
+    return check_proposal_target_settings(parse_param_str(p.param_str, _PROPOSAL_DEFAULTS | mnc_settings))
+
+
+def check_proposal_target_settings(s: dict[str, Any]) -> dict[str, Any]:
+    """Return settings of `proposal_target_layer`, or raise `LayerError` if they are out of range."""
     require(s["num_classes"] > 1, f"num_classes, background included, must be at least 2, not {s['num_classes']}")
-    require(s["batch_size"] > 0, f"batch_size must be > 0, not {s['batch_size']}")
+    require(s["batch_size"] > 0 or s["batch_size"] == -1, f"batch_size must be > 0, or -1, not {s['batch_size']}")
     require(0 <= s["fg_fraction"] <= 1, f"fg_fraction must be between 0 and 1, not {s['fg_fraction']}")
+    require(s["batch_size"] > 0 or s["fg_fraction"] > 0, "with batch_size -1, fg_fraction must be > 0")
+    if s["agnostic"] is None:
+        s["agnostic"] = s["num_classes"] == 2
+    require(isinstance(s["agnostic"], bool), f"agnostic must be True or False, not {s['agnostic']!r}")
     for name in ("bbox_inside_weights", "bbox_normalize_means", "bbox_normalize_stds"):
         require(len(s[name]) == 4, f"{name} must be four numbers, not {len(s[name])}")
     require(
@@ -278,6 +321,14 @@ def _read_proposal_settings(p: PythonParameter) -> dict[str, Any]:
         f"bbox_normalize_stds must be > 0, not {s['bbox_normalize_stds']}",
     )
     return s
+
+
+def _max_num_rows(s: dict[str, Any], num_boxes: Any) -> Any:
+    """Return the largest number of sampled ROIs, of `num_boxes` ROIs and ground-truth boxes."""
+    if s["batch_size"] > 0:
+        return s["batch_size"]
+    may_be_both = s["bg_thresh_hi"] > s["fg_thresh"]  # a positive is then a negative, too
+    return num_boxes * (1 + may_be_both)
 
 
 def _draw(ctx: Context, num_rois: Any, num_truth: Any) -> tuple[jax.Array, jax.Array]:
@@ -295,7 +346,7 @@ def _draw(ctx: Context, num_rois: Any, num_truth: Any) -> tuple[jax.Array, jax.A
 def _sample_rois(
     s: dict[str, Any], rois: Any, truth: Any, roi_draws: Any, truth_draws: Any, xp: Any
 ) -> tuple[tuple[Any, ...], Any]:
-    """Return the tops with batch_size rows, zeros after the sampled ROIs, and the number of sampled ROIs.
+    """Return the tops with `_max_num_rows` rows, zeros after the sampled ROIs, and the number of sampled ROIs.
 
     Args:
         s: the settings of param_str.
@@ -312,12 +363,14 @@ def _sample_rois(
     largest_overlap = xp.maximum(xp.max(overlap, axis=1), 0.0)
     is_positive = is_candidate & (largest_overlap >= s["fg_thresh"])
     is_negative = is_candidate & (largest_overlap < s["bg_thresh_hi"]) & (largest_overlap >= s["bg_thresh_lo"])
-    num_positives = xp.minimum(xp.sum(is_positive), round(s["fg_fraction"] * s["batch_size"]))
-    num_rows = num_positives + xp.minimum(xp.sum(is_negative), s["batch_size"] - num_positives)
+    max_rows = _max_num_rows(s, boxes.shape[0])
+    max_positives = round(s["fg_fraction"] * max_rows) if s["batch_size"] > 0 else max_rows
+    num_positives = xp.minimum(xp.sum(is_positive), max_positives)
+    num_rows = num_positives + xp.minimum(xp.sum(is_negative), max_rows - num_positives)
     positives, negatives = (
         xp.argsort(xp.where(mask, draws[:, i], 2.0), stable=True) for i, mask in enumerate((is_positive, is_negative))
     )
-    row = xp.arange(s["batch_size"])
+    row = xp.arange(max_rows)
     index = xp.where(
         row < num_positives,
         xp.take(positives, row, mode="clip"),
@@ -329,9 +382,10 @@ def _sample_rois(
     deltas = encode_boxes(xp.where(has_truth, sampled_boxes, matched_truth[:, :4]), matched_truth[:, :4], xp)
     if s["bbox_normalize_targets_precomputed"]:
         deltas = (deltas - np.float32(s["bbox_normalize_means"])) / np.float32(s["bbox_normalize_stds"])
-    is_class = has_truth & (xp.rint(matched_truth[:, 4:]) == xp.arange(s["num_classes"]))
+    target_class = 1 if s["agnostic"] else xp.rint(matched_truth[:, 4:])
+    is_class = has_truth & (target_class == xp.arange(s["num_classes"]))
     targets, inside_weights = (
-        xp.where(is_class[:, :, None], x, np.float32(0)).reshape(s["batch_size"], -1)
+        xp.where(is_class[:, :, None], x, np.float32(0)).reshape(max_rows, -1)
         for x in (deltas[:, None], np.float32(s["bbox_inside_weights"]))
     )
     rois = xp.pad(sampled_boxes, ((0, 0), (1, 0)))

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...core.ops.channel_reductions import promote
+from ...core.ops.channels import promote
 from ...core.ops.custom_gradient import make_differentiable
 from ...core.ops.implementations import cpu_form
 from ...core.ops.platform_dispatch import PlatformOp

@@ -20,7 +20,7 @@ from ...core.layers.param_str import parse_param_str
 from ...core.ops.host_constant import host_constant
 from ...core.ops.vma import vary_as
 from ...core.schema.caffe_pb2 import ProposalParameter
-from ..detection.boxes import select_best
+from ..detection.boxes import avoids_loops, select_best
 
 Rounding = Callable[[float], float]
 
@@ -123,9 +123,11 @@ def quicksort_order(scores: jax.Array) -> jax.Array:
     The fork's partition takes the first score as the pivot. It swaps the first smaller score from the left with the
     first larger score from the right until both searches meet. Scores equal to the pivot do not move, so their order
     depends on the other scores. Here all parts are partitioned at once, and a round costs one pass over all scores. If
-    all scores differ, an ordinary sort gives the order.
+    all scores differ, an ordinary sort gives the order, as it does in `suppress_without_loops`.
     """
     order = jnp.argsort(-scores, stable=True)
+    if avoids_loops():
+        return order
     sorted_scores = scores[order]
     return lax.cond(jnp.any(sorted_scores[1:] == sorted_scores[:-1]), _quicksort, lambda _: order, scores)
 
@@ -359,7 +361,7 @@ def proposal(
     limits = ProposalLimits(p.pre_nms_topn, p.post_nms_topn, p.nms_thresh)
 
     def find_proposals(scores: jax.Array, deltas: jax.Array, info_row: jax.Array) -> Proposals:
-        boxes = _decode_anchors(base_anchors, p.feat_stride, deltas, info_row)
+        boxes = decode_anchors(base_anchors, p.feat_stride, deltas, info_row)
         scale = jnp.stack([info_row[min(3, len(info_row) - 1)], info_row[2]])
         is_large = jnp.all(boxes[:, 2:] - boxes[:, :2] + 1 >= p.min_size * scale, axis=1)
         score = jnp.where(is_large, split_anchors(scores[None, len(base_anchors) :], 1).ravel(), 0)
@@ -369,7 +371,7 @@ def proposal(
     return rois if num_tops == 1 else (rois, roi_scores)
 
 
-def _decode_anchors(base_anchors: np.ndarray, stride: int, deltas: jax.Array, info_row: jax.Array) -> jax.Array:
+def decode_anchors(base_anchors: np.ndarray, stride: int, deltas: jax.Array, info_row: jax.Array) -> jax.Array:
     """Return the anchors of all cells, moved by the deltas and clipped to the image, (cells * A, 4).
 
     Args:
@@ -473,7 +475,7 @@ def _propose_from_maps(
     limits = ProposalLimits(s["rpn_pre_nms_top_n"], s["rpn_post_nms_top_n"], s["rpn_nms_thresh"])
 
     def find_proposals(scores: jax.Array, deltas: jax.Array, info_row: jax.Array) -> Proposals:
-        boxes = _decode_anchors(base_anchors, s["feat_stride"], deltas, info_row)
+        boxes = decode_anchors(base_anchors, s["feat_stride"], deltas, info_row)
         is_large = jnp.all(boxes[:, 2:] - boxes[:, :2] + 1 >= s["rpn_min_size"] * info_row[2], axis=1)
         return propose(boxes, split_anchors(scores[None, len(base_anchors) :], 1).ravel(), is_large, limits)
 

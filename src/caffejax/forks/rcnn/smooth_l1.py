@@ -93,7 +93,6 @@ def _make_variant(origin: str, **fields: Any) -> LayerType:
         param="smooth_l1_loss_param",
         backward=smooth_l1_loss_backward,
         indices=Indices((2, 3), ignores_gradient=True),
-        exempt_from_force_backward=(2, 3),
         accepts_integers=True,
         counts_rows=True,
         row_tops=(1,),

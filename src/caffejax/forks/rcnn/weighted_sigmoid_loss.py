@@ -24,7 +24,6 @@ from ...core.layers.types import Indices
     bottoms=3,
     loss=True,
     indices=Indices((1, 2)),
-    exempt_from_force_backward=(1, 2),
     counts_rows=True,
     origin="MNC",
 )

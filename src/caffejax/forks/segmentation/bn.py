@@ -11,10 +11,10 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers.batch_norm import batch_statistics, normalize_batch, project_out
-from ...core.layers.context import Context, Epilogue, ParamSpec, Phase, Shape
+from ...core.layers.context import Context, Epilogue, Params, ParamSpec, Phase, Shape
 from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import first_top, reject_fields, rsqrt, stop_gradient
+from ...core.layers.helpers import first_top, rsqrt, stop_gradient
 from ...core.layers.types import (
     ChannelAffine,
     Gradient,
@@ -22,9 +22,9 @@ from ...core.layers.types import (
     Traced,
     Variants,
 )
-from ...core.ops.channel_affine import channel_affine
-from ...core.ops.channel_reductions import CHANNELS_FIRST
+from ...core.ops.channels import CHANNELS_FIRST, channel_affine
 from ...core.schema.caffe_pb2 import BNParameter, FillerParameter
+from ..general.settings_checks import reject_fields
 
 Arrays = tuple[jax.Array, ...]
 
@@ -87,16 +87,17 @@ def pspnet_factor_and_bias(p: BNParameter, blobs: Arrays) -> tuple[jax.Array, ja
     blob_names=("weight", "bias", "mean", "variance"),
     origin="yjxiong/caffe, PSPNet",
 )
-def pspnet_bn(p: BNParameter, blobs: Arrays, x: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
+def pspnet_bn(p: BNParameter, params: Params, x: jax.Array, *, state: Params, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Compute slope * (x - mean) / sqrt(variance + eps) + bias for each channel of (N, channels, ...).
 
     The blobs are slope, bias, mean and variance, (1, channels, 1, 1) each. In TRAIN, mean and variance are computed
     from the batch, and the stored values become momentum * stored + (1 - momentum) * computed. In TEST, or if `frozen`,
     the stored mean and variance are used. If `frozen`, slope and bias get no gradient.
     """
-    if not _uses_batch_statistics(ctx):
-        return scale_and_shift(ctx, x, *pspnet_factor_and_bias(p, blobs)), blobs[2:]
-    return pspnet_bn_fused(p, blobs, x, (), ctx=ctx)
+    if _uses_batch_statistics(ctx):
+        return pspnet_bn_fused(p, params, x, (), state=state, ctx=ctx)
+    statistics = tuple(state.values())
+    return scale_and_shift(ctx, x, *pspnet_factor_and_bias(p, (*params.values(), *statistics))), statistics
 
 
 @pspnet_bn.params
@@ -115,19 +116,18 @@ def pspnet_bn_params(p: BNParameter, x: Any) -> list[ParamSpec]:
 
 @pspnet_bn.backward
 def pspnet_bn_backward(
-    p: BNParameter, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
+    p: BNParameter, params: Params, x: jax.Array, *, state: Params, y: jax.Array, dy: jax.Array, ctx: Context
 ) -> tuple[Any, jax.Array]:
-    slope, _, mean, variance = blobs
+    slope, (mean, variance) = params["weight"], state.values()
     if _uses_batch_statistics(ctx):
-        (d_slope, d_bias), dx = normalize_batch_backward(ctx, slope, x, dy, p.eps)
-        return (d_slope, d_bias, None, None), dx
+        return normalize_batch_backward(ctx, slope, x, dy, p.eps)
     deviation = jnp.sqrt(promote(flatten_blob(variance)) + p.eps)
     dx = promote(dy) * CHANNELS_FIRST.broadcast(flatten_blob(slope) / deviation, x)
     if p.frozen:
-        return (None, None, None, None), dx
+        return (None, None), dx
     normalized = (promote(x) - CHANNELS_FIRST.broadcast(flatten_blob(mean), x)) / CHANNELS_FIRST.broadcast(deviation, x)
     d_slope, d_bias = CHANNELS_FIRST.sums(promote(dy) * normalized), CHANNELS_FIRST.sums(promote(dy))
-    return (d_slope.reshape(slope.shape), d_bias.reshape(slope.shape), None, None), dx
+    return (d_slope.reshape(slope.shape), d_bias.reshape(slope.shape)), dx
 
 
 @pspnet_bn.count_fusible
@@ -141,13 +141,13 @@ def pspnet_count_fusible(x: Any, epilogues: Sequence[Epilogue], *, ctx: Context)
 
 @pspnet_bn.fused
 def pspnet_bn_fused(
-    p: BNParameter, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context
+    p: BNParameter, params: Params, x: jax.Array, epilogues: Sequence[Epilogue], *, state: Params, ctx: Context
 ) -> tuple[jax.Array, Arrays]:
     """Compute this layer and the next layers, `epilogues`, as one operation.
 
     `pspnet_count_fusible` determines how many of the next layers are included.
     """
-    slope, bias, mean, variance = map(flatten_blob, blobs)
+    slope, bias, mean, variance = map(flatten_blob, (*params.values(), *state.values()))
     top, *statistics = normalize_batch(ctx, x, slope, bias, mean, p.eps, relu=bool(epilogues))
     momentum = p.momentum
     new_statistics = (
@@ -156,7 +156,7 @@ def pspnet_bn_fused(
     )
     return top, tuple(
         jax.lax.stop_gradient(n).reshape(b.shape).astype(b.dtype)
-        for n, b in zip(new_statistics, blobs[2:], strict=True)
+        for n, b in zip(new_statistics, state.values(), strict=True)
     )
 
 
@@ -196,7 +196,7 @@ def segnet_factor_and_bias(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     blob_names=("weight", "bias"),
     origin="SegNet, DeconvNet",
 )
-def segnet_bn(p: BNParameter, blobs: Arrays, x: jax.Array, *, ctx: Context) -> object:
+def segnet_bn(p: BNParameter, params: Params, x: jax.Array, *, ctx: Context) -> object:
     """Compute scale * (x - mean) / sqrt(variance + 1e-9) + shift for each channel.
 
     Mean and variance are computed from the batch, also in TEST. The bottom is (N, channels, ...). With bn_mode
@@ -204,8 +204,8 @@ def segnet_bn(p: BNParameter, blobs: Arrays, x: jax.Array, *, ctx: Context) -> o
     further tops, also (1, channels, 1, 1), contain mean and variance.
     """
     if _is_learn_mode(p) or ctx.num_tops > 1:
-        return segnet_bn_fused(blobs, x, (), ctx=ctx)
-    return scale_and_shift(ctx, x, *segnet_factor_and_bias(blobs))
+        return segnet_bn_fused(params, x, (), ctx=ctx)
+    return scale_and_shift(ctx, x, *map(flatten_blob, params.values()))
 
 
 @segnet_bn.params
@@ -220,9 +220,9 @@ def segnet_bn_params(p: BNParameter, x: Any, *, num_tops: int) -> list[ParamSpec
 
 @segnet_bn.backward
 def segnet_bn_backward(
-    p: BNParameter, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any, ctx: Context
+    p: BNParameter, params: Params, x: jax.Array, *, y: Any, dy: Any, ctx: Context
 ) -> tuple[Any, jax.Array]:
-    d_top, scale = first_top(dy), blobs[0]
+    d_top, scale = first_top(dy), params["weight"]
     if _is_learn_mode(p):
         return normalize_batch_backward(ctx, scale, x, d_top, SEGNET_EPS)
     d_scale, d_shift = CHANNELS_FIRST.sums(promote(d_top) * x), CHANNELS_FIRST.sums(promote(d_top))
@@ -231,18 +231,18 @@ def segnet_bn_backward(
     )
 
 
-def segnet_bn_in_place(p: Any, blobs: Arrays, x: jax.Array, *, ctx: Context) -> object:
+def segnet_bn_in_place(p: Any, params: Params, x: jax.Array, *, ctx: Context) -> object:
     """Compute scale * x + shift for each channel in-place (bn_mode INFERENCE): the top has the name of the bottom.
 
     As in the fork, where the top overwrites the bottom, the gradient of the scale is computed from the top.
     """
-    return segnet_bn(p, blobs, x, ctx=ctx)
+    return segnet_bn(p, params, x, ctx=ctx)
 
 
 def segnet_bn_in_place_backward(
-    p: Any, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any, ctx: Context
+    p: Any, params: Params, x: jax.Array, *, y: Any, dy: Any, ctx: Context
 ) -> tuple[Any, jax.Array]:
-    (_, d_shift), dx = segnet_bn_backward(p, blobs, x, y=y, dy=dy, ctx=ctx)
+    (_, d_shift), dx = segnet_bn_backward(p, params, x, y=y, dy=dy, ctx=ctx)
     return (CHANNELS_FIRST.sums(promote(dy) * y).reshape(d_shift.shape), d_shift), dx
 
 
@@ -260,12 +260,12 @@ def segnet_count_fusible(p: BNParameter, x: Any, epilogues: Sequence[Epilogue]) 
 
 
 @segnet_bn.fused
-def segnet_bn_fused(blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context) -> object:
+def segnet_bn_fused(params: Params, x: jax.Array, epilogues: Sequence[Epilogue], *, ctx: Context) -> object:
     """Compute this layer and the next layers, `epilogues`, as one operation.
 
     `segnet_count_fusible` determines how many of the next layers are included.
     """
-    scale, shift = map(flatten_blob, blobs)
+    scale, shift = map(flatten_blob, params.values())
     top, *statistics = normalize_batch(ctx, x, scale, shift, jnp.zeros_like(shift), SEGNET_EPS, relu=bool(epilogues))
     return (
         top

@@ -15,11 +15,11 @@ from ...base.errors import require
 from ...core.layers.context import Shape
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import check_plane_size
 from ...core.layers.types import SecondReading
 from ...core.ops.custom_gradient import make_differentiable
 from ...core.ops.host_constant import host_constant
 from ...core.schema.caffe_pb2 import InterpParameter, LayerParameter, PaddingParameter, ResizeBilinearParameter
+from ..general.settings_checks import check_plane_size
 
 
 class SamplePositions(NamedTuple):
@@ -127,6 +127,7 @@ def _read_as_openvino(layer: LayerParameter) -> bool:
 
 @register(
     "Interp",
+    bottoms=(1, 2),
     param="interp_param",
     in_place=False,
     aliases=("INTERP",),
@@ -135,31 +136,35 @@ def _read_as_openvino(layer: LayerParameter) -> bool:
         "Interp's zoom_factor is read as a factor of sizes, as in OpenVINO, because otherwise the shapes would not fit",
     ),
     row_wise=True,
+    row_bottoms=(0,),
     dtype_policy="bottoms",
     accepts_integers=True,
     origin="DeepLab, PSPNet",
     restrictions="No padding: pad_beg and pad_end must be 0 or negative, as in the fork.",
 )
-def interp(p: InterpParameter, x: jax.Array, *, fast: bool) -> jax.Array:
+def interp(p: InterpParameter, x: jax.Array, *reference: jax.Array, fast: bool) -> jax.Array:
     """Resize (N, C, H, W) by bilinear interpolation with aligned corners.
 
-    The size of the top is `height` x `width` if both are set, and neither or both of shrink_factor and a zoom factor
-    are set. Otherwise a size n becomes (n - 1) / shrink_factor + 1 with a shrink_factor, then n + (n - 1) *
-    (zoom_factor - 1) with a zoom_factor, or n * full_zoom_factor with a full_zoom_factor. As in OpenVINO, a
+    A second bottom (.., .., height, width) gives the size of the top. Its values are not used, and it allows no size
+    settings. With one bottom it is `height` x `width` if both are set, and neither or both of shrink_factor and
+    a zoom factor are set. Otherwise a size n becomes (n - 1) / shrink_factor + 1 with a shrink_factor, then n + (n - 1)
+    * (zoom_factor - 1) with a zoom_factor, or n * full_zoom_factor with a full_zoom_factor. As in OpenVINO, a
     zoom_factor is read as a full_zoom_factor if the shapes of the net's blobs fit only that. Negative pad_beg and
     pad_end first crop the bottom.
     """
-    (begin, end), size = _interp_crop(p, x), _interp_size(p, x)
+    (begin, end), size = _interp_crop(p, x), _interp_size(p, x, *reference)
     cropped = lax.slice(x, (0, 0, begin, begin), (*x.shape[:2], *end))
     return interpolate(cropped, _interp_positions(p, x, size), fast=fast)
 
 
 @interp.backward
-def interp_backward(p: InterpParameter, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    (begin, end), size = _interp_crop(p, x), _interp_size(p, x)
+def interp_backward(
+    p: InterpParameter, x: jax.Array, *reference: jax.Array, y: jax.Array, dy: jax.Array
+) -> tuple[Any, ...]:
+    (begin, end), size = _interp_crop(p, x), _interp_size(p, x, *reference)
     d_cropped = interpolate_diff(dy, _interp_positions(p, x, size), (end[0] - begin, end[1] - begin))
     borders = [(0, 0), (0, 0), *((begin, n - stop) for n, stop in zip(x.shape[2:], end, strict=True))]
-    return jnp.pad(d_cropped, borders).astype(x.dtype)
+    return jnp.pad(d_cropped, borders).astype(x.dtype), *(None for _ in reference)
 
 
 def _interp_crop(p: InterpParameter, x: Any) -> tuple[int, Shape]:
@@ -174,7 +179,15 @@ def _interp_crop(p: InterpParameter, x: Any) -> tuple[int, Shape]:
     return -p.pad_beg, end
 
 
-def _interp_size(p: InterpParameter, x: Any) -> Shape:
+_INTERP_SIZE_FIELDS = ("height", "width", "shrink_factor", "zoom_factor", "full_zoom_factor")
+
+
+def _interp_size(p: InterpParameter, x: Any, *reference: Any) -> Shape:
+    if reference:
+        shape, fields = tuple(reference[0].shape), [name for name in _INTERP_SIZE_FIELDS if p.HasField(name)]
+        require(len(shape) == 4, f"needs a second bottom with 4 axes (num, channels, height, width), not {shape}")
+        require(not fields, f"the second bottom gives the size; remove it, or remove {', '.join(fields)}")
+        return shape[2:]
     begin, end = _interp_crop(p, x)
     cropped_size = tuple(n - begin for n in end)
     for name in ("shrink_factor", "zoom_factor", "full_zoom_factor"):
@@ -183,7 +196,7 @@ def _interp_size(p: InterpParameter, x: Any) -> Shape:
     if p.HasField("height") and p.HasField("width") and has_shrink == has_zoom:
         require(p.height > 0 and p.width > 0, f"height {p.height} and width {p.width} must be positive")
         return p.height, p.width
-    require(has_shrink or has_zoom, "needs height and width, a shrink_factor or a zoom_factor")
+    require(has_shrink or has_zoom, "needs height and width, a shrink_factor, a zoom_factor or a second bottom")
     shrunk_size = tuple((n - 1) // p.shrink_factor + 1 for n in cropped_size)
     return tuple((n + (n - 1) * (p.zoom_factor - 1)) * p.full_zoom_factor for n in shrunk_size)
 

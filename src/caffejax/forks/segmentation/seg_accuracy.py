@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ...base.errors import require
 from ...core.layers import cross_replica
-from ...core.layers.context import Context, ParamSpec
+from ...core.layers.context import Context, Params, ParamSpec
 from ...core.layers.declaration import register
 from ...core.layers.loss_helpers import ignored_label_of_metric, in_valid_rows
 from ...core.layers.types import Indices
@@ -37,7 +37,7 @@ def _single_ignored_label(p: SegAccuracyParameter) -> int | None:
     origin="DeepLab, PSPNet",
 )
 def seg_accuracy(
-    p: SegAccuracyParameter, blobs: Arrays, scores: jax.Array, labels: jax.Array, *, ctx: Context
+    p: SegAccuracyParameter, scores: jax.Array, labels: jax.Array, *, state: Params, ctx: Context
 ) -> tuple[jax.Array, Arrays]:
     """Compute pixel accuracy, mean recall and mean intersection over union. The top is (1, 1, 1, 3).
 
@@ -59,9 +59,9 @@ def seg_accuracy(
     label_one_hot = ((label_index[..., None] == jnp.arange(num_classes)) & valid[..., None]).astype(jnp.float32)
     predicted_one_hot = (predictions[..., None] == jnp.arange(num_classes)).astype(jnp.float32)
     confusion = jnp.einsum("bpi,bpj->ij", label_one_hot, predicted_one_hot, precision="highest")
-    confusion = sum(blobs, start=cross_replica.psum(ctx, confusion))
+    confusion = sum(state.values(), start=cross_replica.psum(ctx, confusion))
     accuracies = jnp.where(has_unknown_labels, jnp.nan, _compute_accuracies(confusion))
-    return accuracies.reshape(1, 1, 1, 3), tuple(confusion.astype(b.dtype) for b in blobs)
+    return accuracies.reshape(1, 1, 1, 3), tuple(confusion.astype(b.dtype) for b in state.values())
 
 
 @seg_accuracy.params

@@ -23,9 +23,9 @@ from ...core.data.image_list import find_files, get_search_folders, read_list, r
 from ...core.data.import_cv2 import cv2
 from ...core.data.prefetch import Batch, Batches
 from ...core.data.sampling import CounterRng
-from ...core.data.transform import Transform, check_transform, crop_uint8, parse_crop, read_mean
+from ...core.data.transform import check_transform, crop_uint8, parse_crop, read_mean
 from ...core.layers.context import LayerDefinition, Shape
-from ...core.layers.data_source import SourceSpec, TopSpecs
+from ...core.layers.data_source import TopSpecs
 from ...core.layers.declaration import register
 from ...core.schema.caffe_pb2 import ImageDataParameter
 
@@ -91,9 +91,9 @@ class LabelMapDataset(FileListDataset[LabelMap]):
             paths = find_files(file, names, param.root_folder, folders)
             self._label_items = find_files(file, label_names, param.root_folder, folders, "label image")
         elif maps.label_type == "image":
-            images = read_list(file)
-            paths, self._label_items = find_files(file, images.names, param.root_folder, folders), images.labels
-            if not all(0 <= label < 256 for label in images.labels):
+            names, labels = read_list(file)
+            paths, self._label_items = find_files(file, names, param.root_folder, folders), labels
+            if not all(0 <= label < 256 for label in labels):
                 raise DataError(f"{file} has labels outside 0 to 255, the range of a pixel")
         else:
             paths = find_files(file, read_names(file), param.root_folder, folders)
@@ -171,14 +171,13 @@ class LabelMapBatches(ImageBatches[LabelMap]):
         self, definition: LayerDefinition, param: Any, maps: LabelMapSource, ignore_label: int, tops: TopSpecs = ()
     ) -> None:
         rng = CounterRng(definition.config.seed, definition.layer.name)
-        transform = Transform(definition, rng, _EXTRA_TRANSFORM_FIELDS)
         self._crop = parse_crop(definition.layer.transform_param, is_random=definition.training)
         self._mean = read_mean(definition)
         self._ignore_label = ignore_label
         self._scale_factors = list(definition.layer.transform_param.scale_factors)
         self._maps = maps
         dataset = LabelMapDataset(definition, param, maps, rng)
-        super().__init__(definition, dataset, param.batch_size, rng, tops, transform)
+        super().__init__(definition, dataset, param.batch_size, rng, tops)
 
     def _assemble(self, examples: Examples[LabelMap], start: int) -> Batch:
         pairs = [
@@ -245,13 +244,9 @@ class LabelMapLayer(DataLayer):
         divisor = layer.dense_image_data_param.label_divide_factor or 1
         return [(batch_size, 1, height // divisor, width // divisor), (batch_size, 1, 1, 2)]
 
-    def probe(self) -> SourceSpec:
-        """Check all files of the list, and read the first image."""
-        return self._batches().probe(len(self.layer_param.top))
-
     def open(self, tops: TopSpecs) -> Batches:
-        """Open the list."""
-        return self._batches(tops)
+        """Read the list, and check that all its files exist."""
+        return LabelMapBatches(self.make_definition(), self.param, self.make_maps(), self.ignore_label, tops)
 
     @property
     def param(self) -> Any:
@@ -265,9 +260,6 @@ class LabelMapLayer(DataLayer):
     @abstractmethod
     def make_maps(self) -> LabelMapSource:
         """Return how the label maps are obtained."""
-
-    def _batches(self, tops: TopSpecs = ()) -> LabelMapBatches:
-        return LabelMapBatches(self.make_definition(), self.param, self.make_maps(), self.ignore_label, tops)
 
 
 class ImageSegDataLayer(LabelMapLayer):

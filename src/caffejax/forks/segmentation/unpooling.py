@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from ...base.errors import require
-from ...core.layers.context import Context, ParamSpec, Shape
+from ...core.layers.context import Context, Params, ParamSpec, Shape
 from ...core.layers.declaration import declare, register
-from ...core.layers.helpers import reject_fields
 from ...core.layers.pooling import average_windows, constant_window_areas, pool_diff, read_height_width
 from ...core.layers.types import Indices, Variants
 from ...core.ops.window import Window
 from ...core.schema.caffe_pb2 import UnpoolingParameter, UpsampleParameter
+from ..general.settings_checks import reject_fields
 
 
 def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
@@ -76,7 +76,6 @@ Arrays = tuple[jax.Array, ...]
         gathers=True,
         ignores_gradient=True,
     ),
-    exempt_from_force_backward=(1,),
     row_wise=True,
     dtype_policy="bottoms",
     origin="DeconvNet",
@@ -111,7 +110,7 @@ def max_unpooling_backward(
     origin="DeconvNet",
     unsupported={"symbolic_batch": "the top of the previous pass, which has a fixed batch size, is added"},
 )
-def window_unpooling(p: UnpoolingParameter, blobs: Arrays, x: jax.Array, *, ctx: Context) -> tuple[jax.Array, Arrays]:
+def window_unpooling(p: UnpoolingParameter, x: jax.Array, *, state: Params, ctx: Context) -> tuple[jax.Array, Arrays]:
     """Add each value to all cells of its window. (N, C, H, W) becomes (N, C, *unpool_size).
 
     The method AVE divides the value by the number of cells of the window; TILE does not. As in the fork, the gradient
@@ -123,8 +122,9 @@ def window_unpooling(p: UnpoolingParameter, blobs: Arrays, x: jax.Array, *, ctx:
     if p.unpool == p.TILE:
         window_sums = x * constant_window_areas(size, window, tuple(x.shape[2:]), x.dtype)
     top_spec: Any = jax.ShapeDtypeStruct((*x.shape[:2], *size), x.dtype)
-    top = (blobs[0] + pool_diff("AVE", top_spec, window_sums, window, tuple(x.shape[2:]))).astype(x.dtype)
-    return top, (jax.lax.stop_gradient(top).astype(blobs[0].dtype),)
+    values = state["values"]
+    top = (values + pool_diff("AVE", top_spec, window_sums, window, tuple(x.shape[2:]))).astype(x.dtype)
+    return top, (jax.lax.stop_gradient(top).astype(values.dtype),)
 
 
 @window_unpooling.params
@@ -139,10 +139,8 @@ def window_unpooling_params(p: UnpoolingParameter, x: Any, *, ctx: Context) -> l
 
 
 @window_unpooling.backward
-def window_unpooling_backward(
-    blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context
-) -> tuple[tuple[None], jax.Array]:
-    return (None,), average_windows(dy, _unpool_window(ctx, x), tuple(x.shape[2:]))
+def window_unpooling_backward(x: jax.Array, *, y: jax.Array, dy: jax.Array, ctx: Context) -> jax.Array:
+    return average_windows(dy, _unpool_window(ctx, x), tuple(x.shape[2:]))
 
 
 register(
@@ -207,7 +205,6 @@ def _unpool_mask(ctx: Context, x: jax.Array, mask: tuple[jax.Array, ...]) -> jax
     in_place=False,
     overrides_autodiff=True,
     indices=Indices((1,), lambda p, x, mask: _count_cells(_upsample_size(p, x)), gathers=True, ignores_gradient=True),
-    exempt_from_force_backward=(1,),
     row_wise=True,
     dtype_policy="bottoms",
     origin="SegNet, ENet",

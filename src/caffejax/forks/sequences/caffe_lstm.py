@@ -10,20 +10,23 @@ import jax
 import jax.numpy as jnp
 
 from ...base.errors import require
-from ...core.layers.context import Context, ParamSpec
+from ...core.layers.context import Arrays, Context, Params, ParamSpec
 from ...core.layers.declaration import Declaration, declare, register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.recurrent import Arrays, RecurrentOperands, gate_diffs, run_lstm
+from ...core.layers.recurrent import RecurrentOperands, gate_diffs, run_lstm
 from ...core.layers.registry import add_type, layer_type
 from ...core.layers.types import Indices, Traced, Variants
 from ...core.ops.vma import vary_as
 from ...core.schema.caffe_pb2 import ContinuationIndicatorParameter
 
 
-def lstm(p: Any, blobs: Arrays, x: jax.Array, *clip: jax.Array, ctx: Context) -> tuple[jax.Array, Arrays]:
+def lstm(
+    p: Any, params: Params, x: jax.Array, *clip: jax.Array, state: Params, ctx: Context
+) -> tuple[jax.Array, Arrays]:
     """Apply an LSTM to rows ordered by time, then by sequence: (rows, ...) to (rows, num_output).
 
-    There are time * batch_size rows. An optional second bottom (time, batch_size) is 0 where a sequence starts and 1
+    There are time * batch_size rows. All axes after the first are one vector of features, which has one number if the
+    bottom has one axis. An optional second bottom (time, batch_size) is 0 where a sequence starts and 1
     where it continues, also from the previous forward pass. Without this bottom, all sequences start in every pass.
     clipping_threshold clips the gradients of the gates at every step. Blobs: W_x (4 num_output, features), W_h (4
     num_output, num_output) and b (4 num_output,), with the gates in the order i, f, o, g.
@@ -34,7 +37,7 @@ def lstm(p: Any, blobs: Arrays, x: jax.Array, *clip: jax.Array, ctx: Context) ->
     Otherwise, two rules reproduce caffe-lstm's CPU code. The gates of all sequences are computed from the hidden state
     of the first sequence. If the second bottom has shape (rows,), its value at index time + sequence is used.
     """
-    s = _read_operands(ctx, blobs, x, *clip)
+    s = _read_operands(ctx, params, state, x, *clip)
     (top,), new_state = run_lstm(s)
     return top if _has_sequence_axis(p, x) else top.reshape(x.shape[0], -1), new_state if clip else ()
 
@@ -54,9 +57,9 @@ def lstm_params(p: Any, x: Any, *clip: Any) -> list[ParamSpec]:
 
 
 def lstm_backward(
-    p: Any, blobs: Arrays, x: jax.Array, *clip: jax.Array, y: Any, dy: Any, ctx: Context
+    p: Any, params: Params, x: jax.Array, *clip: jax.Array, state: Params, y: Any, dy: Any, ctx: Context
 ) -> tuple[Any, ...]:
-    s = _read_operands(ctx, blobs, x, *clip)
+    s = _read_operands(ctx, params, state, x, *clip)
     step_shape = (*s.x.shape[:2], -1)
     clip_limit = p.clipping_threshold or math.inf
     h = promote(y.reshape(step_shape))
@@ -64,11 +67,7 @@ def lstm_backward(
     initial_h = promote(s.initial_state[0])[: None if _has_sequence_axis(p, x) else 1]
     d_recurrent_weight = jnp.einsum("tng,tnd->gd", d[1:], h[:-1]) + d[0, : len(initial_h)].T @ initial_h
     (d_weight, d_bias), dx, _ = s.input_diffs(d)
-    return (
-        (d_weight, d_recurrent_weight, d_bias, *(None for _ in blobs[3:])),
-        dx.reshape(x.shape),
-        *(None for _ in clip),
-    )
+    return (d_weight, d_recurrent_weight, d_bias), dx.reshape(x.shape), *(None for _ in clip)
 
 
 class SharedStateOperands(RecurrentOperands):
@@ -100,7 +99,6 @@ def _declare_lstm(name: str, param: str, origin: str) -> Declaration[..., Any]:
         backward=lstm_backward,
         overrides_autodiff=True,
         indices=Indices((1,)),
-        exempt_from_force_backward=(1,),
         deviation="The gradient of W_h uses the state of each sequence; clipping_threshold clips gradients.",
         weight_axes=2,
         blob_names=("weight_input", "weight_hidden", "bias"),
@@ -141,7 +139,7 @@ def _check_bottoms(p: Any, x: Any, *clip: Any) -> None:
     require(p.batch_size > 0, f"batch_size must be positive, not {p.batch_size}")
     require(p.clipping_threshold >= 0, f"clipping_threshold must not be negative, but is {p.clipping_threshold}")
     require(
-        len(x.shape) > 1 and x.shape[0] % p.batch_size == 0,
+        len(x.shape) > 0 and x.shape[0] % p.batch_size == 0,
         f"needs a bottom with batch_size {p.batch_size} rows for each time step, not shape {x.shape}",
     )
     shape = _count_steps_and_sequences(p, x)
@@ -161,10 +159,10 @@ def _count_steps_and_sequences(p: Any, x: Any) -> tuple[int, int]:
     return tuple(x.shape[:2]) if _has_sequence_axis(p, x) else (x.shape[0] // p.batch_size, p.batch_size)
 
 
-def _read_operands(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> RecurrentOperands:
+def _read_operands(ctx: Context, params: Params, state: Params, x: jax.Array, *clip: jax.Array) -> RecurrentOperands:
     p = ctx.param
     _check_bottoms(p, x, *clip)
-    weight, recurrent_weight, bias, *old_state = blobs
+    weight, recurrent_weight, bias = params.values()
     num_steps, num_sequences = _count_steps_and_sequences(p, x)
     step_rows = x.reshape(num_steps, num_sequences, -1)
     if clip:
@@ -172,7 +170,7 @@ def _read_operands(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) 
         if cont.ndim == 1:
             cont = cont[jnp.arange(num_steps)[:, None] + jnp.arange(num_sequences)]
         cont = cont[:, :, None]
-        initial_state = tuple(jax.lax.stop_gradient(s)[0] for s in old_state)
+        initial_state = tuple(jax.lax.stop_gradient(s)[0] for s in state.values())
     else:
         cont = jnp.ones((num_steps, num_sequences, 1), step_rows.dtype)
         initial_state = (jnp.zeros((num_sequences, p.num_output), bias.dtype),) * 2
@@ -180,7 +178,7 @@ def _read_operands(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) 
         x=step_rows,
         cont=cont,
         static=None,
-        initial_state=tuple(vary_as(s, x, *clip, *blobs) for s in initial_state),
+        initial_state=tuple(vary_as(s, x, *clip, *params.values()) for s in initial_state),
         input_blobs=(weight, bias),
         state_blobs=(recurrent_weight,),
         exposes_states=False,

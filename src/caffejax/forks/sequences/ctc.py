@@ -99,7 +99,6 @@ def ctc_loss_num_classes(scores: Any, labels: Any) -> int:
     loss=True,
     overrides_autodiff=True,
     indices=Indices((1,), ctc_loss_num_classes),
-    exempt_from_force_backward=(1,),
     deviation="The gradient is the gradient of the sum over items; the loss is their mean.",
     origin="warpctc-caffe",
     restrictions=_NO_PADDING,
@@ -184,18 +183,16 @@ def _log_sum_exp(*logs: jax.Array) -> jax.Array:
 
 @register(
     "CTCGreedyDecoder",
-    bottoms=(2, 3),
+    bottoms=(1, 3),
     tops=(1, 3),
     param="ctc_decoder_param",
     in_place=False,
     differentiable=False,
     indices=Indices((1, 2)),
-    origin="OpenVINO",
+    origin="OpenVINO, caffe_ocr",
     restrictions=f"A sequence that continues after the expected labels counts as an error. {_NO_PADDING}",
 )
-def ctc_greedy_decoder(
-    p: CTCDecoderParameter, scores: jax.Array, indicators: jax.Array, *targets: jax.Array, ctx: Context
-) -> Any:
+def ctc_greedy_decoder(p: CTCDecoderParameter, scores: jax.Array, *others: jax.Array, ctx: Context) -> Any:
     """Decode the best label of each step, without blanks and repetitions: (time, items, labels) to (items, time, 1, 1).
 
     Rows are padded with -1. Bottoms: scores (time, items, labels); indicators (time, items), which are 0 at the step
@@ -203,15 +200,26 @@ def ctc_greedy_decoder(
     other tops are minus the sum of the best scores, (items, 1, 1, 1), and, with a third bottom, the accuracy, (1, 1, 1,
     1). With three bottoms and two tops, the second top is the accuracy. A negative blank_index selects the last
     label. `ctc_merge_repeated: false` keeps repetitions.
+
+    caffe_ocr has no indicators, and its blank_index is 0 by default. With one bottom all steps count. With
+    two bottoms of which the second is label sequences (items, positions), not (time, items), the only top is two
+    accuracies, (1, 2, 1, 1): 1 minus the mean edit distance, each divided by the length of the longer sequence, and the
+    fraction of items that are right and not empty. Labels end at the first negative one, and blanks are left out.
     """
-    blank = _blank_index(ctx, scores, indicators, *targets)
+    blank, has_labels_only = _blank_index(ctx, scores, *others), _has_labels_only(ctx, scores, *others)
+    indicators, targets = (None, others) if has_labels_only else (others[0] if others else None, others[1:])
     x = promote(scores).transpose(1, 0, 2)
     best_labels = jnp.argmax(x, axis=2).astype(jnp.int32)
-    is_valid = _mask_before_end(_to_item_rows(indicators, scores) != 0, keep_first=True)
+    if indicators is None:
+        is_valid = jnp.ones(best_labels.shape, bool)
+    else:
+        is_valid = _mask_before_end(_to_item_rows(indicators, scores) != 0, keep_first=True)
     keeps_label = is_valid & (best_labels != blank)
     if p.ctc_merge_repeated:
         keeps_label &= best_labels != jnp.pad(best_labels, ((0, 0), (1, 0)), constant_values=PADDING)[:, :-1]
     decoded_labels = drop_blanks(best_labels, keeps_label)
+    if has_labels_only:
+        return _measure_accuracies(ctx, decoded_labels, targets[0], blank).astype(x.dtype)
     tops = [decoded_labels.astype(x.dtype)[:, :, None, None]]
     if ctx.num_tops == 3 or (ctx.num_tops == 2 and not targets):
         tops.append(-jnp.sum(jnp.where(is_valid, jnp.max(x, axis=2), 0), axis=1).reshape(-1, 1, 1, 1))
@@ -223,22 +231,62 @@ def ctc_greedy_decoder(
     return tuple(tops) if len(tops) > 1 else tops[0]
 
 
+def _has_labels_only(ctx: Context, scores: Any, *others: Any) -> bool:
+    """Return whether the bottoms are scores and label sequences, as in caffe_ocr."""
+    if len(others) != 1 or ctx.num_tops != 1:
+        return False
+    shape = tuple(others[0].shape)
+    is_indicators = shape[:2] == tuple(scores.shape[:2]) and all(n == 1 for n in shape[2:])
+    return not is_indicators and len(shape) >= 2 and shape[0] == scores.shape[1]
+
+
+def _measure_accuracies(ctx: Context, decoded_labels: jax.Array, labels: jax.Array, blank: int) -> jax.Array:
+    """Return caffe_ocr's accuracies of decoded labels (items, time) against label sequences (items, positions, ...)."""
+    rows = promote(labels).reshape(*labels.shape[:2], -1)[:, :, 0]
+    rounded = jnp.floor(rows + 0.5).astype(jnp.int32)
+    expected_labels = drop_blanks(rounded, _mask_before_end(rows >= 0) & (rounded != blank))
+    lengths = [jnp.sum(a != PADDING, axis=1) for a in (expected_labels, decoded_labels)]
+    longest = jnp.maximum(*lengths)
+    distance = _edit_distance(expected_labels, decoded_labels, *lengths)
+    error = jnp.mean(distance / jnp.maximum(longest, 1))
+    is_right = (distance == 0) & (longest > 0)
+    return pmean(ctx, jnp.stack([1 - error, jnp.mean(is_right)])).reshape(1, 2, 1, 1)
+
+
+def _edit_distance(a: jax.Array, b: jax.Array, a_lengths: jax.Array, b_lengths: jax.Array) -> jax.Array:
+    """Return the edit distance of each row of `a` (rows, n) and of `b` (rows, m) up to their lengths, (rows,)."""
+    columns = jnp.arange(b.shape[1] + 1)
+
+    def step(previous: jax.Array, label: jax.Array) -> tuple[jax.Array, jax.Array]:
+        changed = previous[:, :-1] + (label[:, None] != b)
+        best = jnp.concatenate([previous[:, :1] + 1, jnp.minimum(changed, previous[:, 1:] + 1)], axis=1)
+        current = columns + lax.cummin(best - columns, axis=1)  # the best of all numbers of insertions
+        return current, current
+
+    first = vary_as(jnp.broadcast_to(columns, (len(b), len(columns))), a, b)
+    table = jnp.concatenate([first[None], lax.scan(step, first, a.T)[1]])
+    return table[a_lengths, jnp.arange(len(b)), b_lengths]
+
+
 def _blank_index(ctx: Context, scores: Any, *bottoms: Any) -> int:
     require(
         len(scores.shape) == 3 and scores.shape[0] != 0 and scores.shape[2] != 0,
         f"needs scores with 3 axes (time, items, labels), none of size 0, not shape {scores.shape}",
     )
+    has_labels_only = _has_labels_only(ctx, scores, *bottoms)
     require(
-        ctx.num_tops <= len(bottoms) + 1,
+        ctx.num_tops <= max(len(bottoms) + 1, 2),
         "has 3 tops, but the accuracy, the third top, needs a third bottom of labels; add it, or use 2 tops",
     )
-    for i, bottom in enumerate(bottoms, start=1):
+    for i, bottom in enumerate(() if has_labels_only else bottoms, start=1):
         shape = tuple(bottom.shape)
         require(
             shape[:2] == tuple(scores.shape[:2]) and all(n == 1 for n in shape[2:]),
             f"bottom {i} must have a value for each time step and item, {tuple(scores.shape[:2])}, not shape {shape}",
         )
     num_labels, blank = scores.shape[2], ctx.param.blank_index
+    if not ctx.param.HasField("blank_index") and (has_labels_only or not bottoms):
+        return 0
     require(blank < num_labels, f"blank_index must be less than the {num_labels} labels, not {blank}")
     return blank if blank >= 0 else num_labels - 1
 

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 
 from ...base.errors import require
-from ...core.layers.context import Context, ParamSpec
-from ...core.layers.recurrent import TANH, Nonlinearity, rnn, rnn_diffs, rnn_params, run_rnn
+from ...core.layers.context import Context, Params, ParamSpec
+from ...core.layers.recurrent import TANH, Nonlinearity, read_operands, rnn, rnn_diffs, rnn_params, run_rnn
 from ...core.layers.registry import register_variants
 
 Arrays = tuple[jax.Array, ...]
@@ -21,9 +21,9 @@ _NONLINEARITIES = {
 
 
 @rnn.variant(further_params=("rnn_param",), stateful=True, origin="cbfinn/caffe", unsupported=rnn.type.docs.unsupported)
-def rnn_of_nonlinearities(blobs: Arrays, *bottoms: jax.Array, ctx: Context) -> tuple[Arrays, Arrays]:
+def rnn_of_nonlinearities(params: Params, *bottoms: jax.Array, state: Params, ctx: Context) -> tuple[Arrays, Arrays]:
     """Apply RNN with rnn_param's `recurrent_nonlinearity` for h and `output_nonlinearity` for o, instead of tanh."""
-    return run_rnn(ctx, blobs, bottoms, *_select_nonlinearities(ctx))
+    return run_rnn(read_operands(ctx, 1, params, state, bottoms), *_select_nonlinearities(ctx))
 
 
 @rnn_of_nonlinearities.params
@@ -38,9 +38,10 @@ def rnn_of_nonlinearities_params(p: Any, *bottoms: Any, ctx: Context) -> list[Pa
 
 @rnn_of_nonlinearities.backward
 def rnn_of_nonlinearities_backward(
-    blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any, ctx: Context
+    params: Params, *bottoms: jax.Array, state: Params, y: Any, dy: Any, ctx: Context
 ) -> tuple[Any, ...]:
-    return rnn_diffs(ctx, blobs, bottoms, *_select_nonlinearities(ctx), y=y, dy=dy)
+    s = read_operands(ctx, 1, params, state, bottoms)
+    return rnn_diffs(s, bottoms, *_select_nonlinearities(ctx), y=y, dy=dy)
 
 
 def _select_nonlinearities(ctx: Context) -> tuple[Nonlinearity, Nonlinearity]:

@@ -141,6 +141,91 @@ def size_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:
     return intersection / (jnp.prod(a, axis=-1) + jnp.prod(b, axis=-1) - intersection)
 
 
+class CellMap(NamedTuple):
+    """YOLOv1's predictions for the cells of a grid, row by row.
+
+    Attributes:
+        scores: (N, classes, cells).
+        objectness: (N, cells, boxes).
+        boxes: (N, cells, boxes, 4), (x, y, width, height) in the form that the settings `constriant` and `sqrt` select.
+    """
+
+    scores: jax.Array
+    objectness: jax.Array
+    boxes: jax.Array
+
+    def decode_boxes(self, p: Any) -> jax.Array:
+        """Return the boxes, (N, cells, boxes, 4), as fractions of the image."""
+        centers, sizes = self.boxes[..., :2], self.boxes[..., 2:]
+        centers = (_find_cell_corners(p.side) + centers) / p.side if p.constriant else centers
+        return jnp.concatenate([centers, jnp.square(sizes) if p.sqrt else sizes], axis=-1)
+
+    def encode_boxes(self, p: Any, boxes: jax.Array) -> jax.Array:
+        """Return boxes (N, cells, n, 4), fractions of the image, in the form of `boxes`, as `decode_boxes` undoes."""
+        centers, sizes = boxes[..., :2], boxes[..., 2:]
+        centers = centers * p.side - _find_cell_corners(p.side) if p.constriant else centers
+        return jnp.concatenate([centers, jnp.sqrt(sizes) if p.sqrt else sizes], axis=-1)
+
+
+def _find_cell_corners(side: int) -> jax.Array:
+    """Return the column and row of each cell, (cells, 1, 2)."""
+    return jnp.stack(jnp.divmod(jnp.arange(side * side), side)[::-1], axis=1)[:, None]
+
+
+class CellLabels(NamedTuple):
+    """The objects in the cells of a grid, as BoxData labels them.
+
+    Attributes:
+        difficult: (N, cells), 1 for difficult objects.
+        is_object: bool (N, cells).
+        classes: int32 (N, cells).
+        boxes: (N, cells, 4), (x, y, width, height) as fractions of the image.
+    """
+
+    difficult: jax.Array
+    is_object: jax.Array
+    classes: jax.Array
+    boxes: jax.Array
+
+
+def check_cell_counts(p: Any) -> None:
+    """Raise `LayerError` unless the settings side, num_class and num_object are positive."""
+    for name in ("side", "num_class", "num_object"):
+        require(getattr(p, name) > 0, f"{name} must be positive, not {getattr(p, name)}")
+
+
+def read_cell_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[CellMap, CellLabels]:
+    """Split YOLOv1's map and its labels.
+
+    Args:
+        p: the settings side, num_class and num_object.
+        x: (N, ...), the scores of all cells, then their objectness, then their boxes.
+        labels: (N, ...), the parts of `CellLabels`.
+
+    Raises:
+        LayerError: if a setting is 0, or a bottom has another number of values.
+    """
+    check_cell_counts(p)
+    n, num_cells = x.shape[0] if x.shape else 0, p.side**2
+    part_sizes = [p.num_class, p.num_object, 4 * p.num_object]
+    for i, (bottom, num_values) in enumerate(((x, sum(part_sizes)), (labels, 7))):
+        size = math.prod(bottom.shape[1:])
+        require(
+            len(bottom.shape) > 1 and bottom.shape[0] == n and size == num_values * num_cells,
+            f"bottom {i} must have {num_values} values for each of {p.side} x {p.side} cells, not shape {bottom.shape}",
+        )
+    scores, objectness, boxes = jnp.split(
+        promote(x).reshape(n, sum(part_sizes), num_cells), np.cumsum(part_sizes)[:-1], axis=1
+    )
+    boxes = boxes.reshape(n, p.num_object, 4, num_cells).transpose(0, 3, 1, 2)
+    difficult, is_object, classes, label_boxes = jnp.split(
+        lax.stop_gradient(promote(labels)).reshape(n, 7 * num_cells), [num_cells, 2 * num_cells, 3 * num_cells], axis=1
+    )
+    return CellMap(scores, objectness.transpose(0, 2, 1), boxes), CellLabels(
+        difficult, is_object != 0, classes.astype(jnp.int32), label_boxes.reshape(n, num_cells, 4)
+    )
+
+
 class GroundTruth(NamedTuple):
     """Labelled boxes of each image.
 

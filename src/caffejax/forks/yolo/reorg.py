@@ -61,7 +61,6 @@ def _reorder(x: jax.Array, s: int, inverts: bool) -> jax.Array:
     bottoms=3,
     in_place=False,
     indices=Indices((1, 2), ignores_gradient=True),
-    exempt_from_force_backward=(1, 2),
     deviation="The third bottom gets no gradient.",
     row_wise=True,
     spatial_map="same",

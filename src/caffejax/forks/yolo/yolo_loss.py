@@ -158,7 +158,6 @@ def _overlap_areas(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array, ja
     loss=True,
     overrides_autodiff=True,
     indices=Indices((1,)),
-    exempt_from_force_backward=(1,),
     counts_rows=True,
     origin="MobileNet-YOLO",
     restrictions="`coords` must be 4. `side`, `softmax`, `softmax_tree`, `class_map`, `jitter`, `absolute` and "
@@ -265,7 +264,7 @@ def _coordinate_differences(s: jax.Array, predictions: PredictionMap, target_off
 
 
 def _find_last_boxes(p: Any, predictions: PredictionMap, objects: GroundTruth) -> jax.Array:
-    """Return the index of the last box that is assigned to each cell, or -1 if there is none, (cells,)."""
+    """Return the index of the last box that is assigned to each cell, or -1 without one, (cells,)."""
     cells_per_anchor = len(predictions.cell_corners) // p.num
     candidate_cells = objects.cell_indices[:, None] + np.arange(p.num) * cells_per_anchor  # (boxes, num)
     if p.bias_match:
@@ -289,7 +288,6 @@ def _find_last_boxes(p: Any, predictions: PredictionMap, objects: GroundTruth) -
     loss=True,
     overrides_autodiff=True,
     indices=Indices((1,)),
-    exempt_from_force_backward=(1,),
     counts_rows=True,
     origin="MobileNet-YOLO",
     restrictions="`side` and `noobject_scale` are ignored, as in the fork; `object_scale` is used only with "

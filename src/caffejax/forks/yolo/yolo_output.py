@@ -25,7 +25,9 @@ from ..detection.boxes import non_max_suppression, select_best
 from .prediction_map import (
     PredictionMap,
     center_size_overlaps,
+    check_cell_counts,
     read_anchor_sizes,
+    read_cell_map,
     read_ground_truth,
     read_prediction_map,
     select_anchors,
@@ -273,15 +275,9 @@ def eval_detection(p: EvalDetectionParameter, x: jax.Array, labels: jax.Array, *
     overlap is at least `threshold` and no better prediction is matched to this label. If the label is difficult, it is
     neither a true nor a false positive. A third bottom, Intel's images, is ignored.
     """
-    _check_settings(p, x)
+    check_cell_counts(p)
     predictions, truth = (_read_anchor_map if len(p.biases) else _read_cell_map)(p, x, labels)
     return jax.vmap(lambda a, b: _evaluate_image(p, a, b))(predictions, truth).astype(x.dtype)
-
-
-def _check_settings(p: Any, x: Any) -> None:
-    for name in ("side", "num_class", "num_object"):
-        require(getattr(p, name) > 0, f"{name} must be positive, not {getattr(p, name)}")
-    require(len(x.shape) > 1, f"needs a row of predictions for each image, not shape {x.shape}")
 
 
 def _read_anchor_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[EvaluatedBoxes, EvaluatedBoxes]:
@@ -304,34 +300,12 @@ def _read_anchor_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[Evaluated
 
 
 def _read_cell_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[EvaluatedBoxes, EvaluatedBoxes]:
-    n, num_cells = x.shape[0], p.side**2
-    part_sizes = [p.num_class, p.num_object, 4 * p.num_object]
-    for i, (bottom, num_values) in enumerate(((x, sum(part_sizes)), (labels, 7))):
-        size = np.prod(bottom.shape[1:], dtype=int)
-        require(
-            bottom.shape[0] == n and size == num_values * num_cells,
-            f"bottom {i} must have {num_values} values for each of {p.side} x {p.side} cells, not shape {bottom.shape}",
-        )
-    probabilities, objectness, raw_boxes = jnp.split(
-        promote(x).reshape(n, sum(part_sizes), num_cells), np.cumsum(part_sizes)[:-1], axis=1
-    )
-    raw_boxes = raw_boxes.reshape(n, p.num_object, 4, num_cells).transpose(0, 3, 1, 2)  # cell by cell
-    cell_corners = jnp.stack(jnp.divmod(jnp.arange(num_cells), p.side)[::-1], axis=1)[:, None]
-    centers = (cell_corners + raw_boxes[..., :2]) / p.side if p.constriant else raw_boxes[..., :2]
-    boxes = jnp.concatenate([centers, jnp.square(raw_boxes[..., 2:]) if p.sqrt else raw_boxes[..., 2:]], axis=-1)
-    scores = (
-        _compute_scores(p, objectness, jnp.max(probabilities, axis=1, keepdims=True))
-        .transpose(0, 2, 1)
-        .reshape(n, num_cells * p.num_object)
-    )
-    best_class = jnp.repeat(jnp.argmax(probabilities, axis=1), p.num_object, axis=1)
-    difficult, valid, classes, label_boxes = jnp.split(
-        promote(labels).reshape(n, 7 * num_cells), [num_cells, 2 * num_cells, 3 * num_cells], axis=1
-    )
-    truth = EvaluatedBoxes(classes.astype(jnp.int32), label_boxes.reshape(n, num_cells, 4), difficult != 1, valid != 0)
-    return EvaluatedBoxes(
-        best_class, boxes.reshape(n, num_cells * p.num_object, 4), scores, jnp.ones_like(scores, bool)
-    ), truth
+    cells, objects = read_cell_map(p, x, labels)
+    boxes, best_class = cells.decode_boxes(p), jnp.argmax(cells.scores, axis=1)
+    scores = _compute_scores(p, cells.objectness, jnp.max(cells.scores, axis=1)[..., None]).reshape(len(x), -1)
+    truth = EvaluatedBoxes(objects.classes, objects.boxes, objects.difficult != 1, objects.is_object)
+    classes = jnp.repeat(best_class, p.num_object, axis=1)
+    return EvaluatedBoxes(classes, boxes.reshape(len(x), -1, 4), scores, jnp.ones_like(scores, bool)), truth
 
 
 def _compute_scores(p: Any, objectness: jax.Array, probability: jax.Array) -> jax.Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +19,8 @@ from ...core.layers.loss_helpers import batch_size, in_valid_rows, require_same_
 from ...core.layers.types import Indices
 from ...core.schema.caffe_pb2 import SegmentationEvaluateParameter
 
+_THRESHOLD = 0.5  # labels above it belong to the class
+
 
 @register(
     "YoloSeg",
@@ -25,18 +29,18 @@ from ...core.schema.caffe_pb2 import SegmentationEvaluateParameter
     loss=True,
     overrides_autodiff=True,
     indices=Indices((1, 2)),
-    exempt_from_force_backward=(1, 2),
     counts_rows=True,
     origin="MobileNet-YOLO",
     restrictions="`class_scale`, `num_class`, `use_logic_gradient` and `use_hardsigmoid` are ignored, as in "
-    "the fork. No recorded case.",
+    "the fork. The weight of a class that has more than two thirds of the pixels is 0; the fork's is negative, and its "
+    "gradient points away from the labels. No recorded case.",
 )
 def yolo_seg(x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array, ctx: Context) -> jax.Array:
     """Compute the sum of squares of d = `object_scale` * (sigmoid(x) - label), divided by N, as a scalar.
 
     Bottoms: x and labels of one shape (N, C, ...), and optionally the number of pixels of each class, (N, C). With
-    these numbers, the differences of a class are multiplied by 2 minus the class's fraction of the pixels. The gradient
-    is d / N, as in the fork.
+    these numbers, differences where the label is above 0.5 are multiplied by 2 minus r, at least 0, where r is the
+    number of the class's pixels divided by the number of all others. The gradient is d / N, as in the fork.
     """
     squares = jnp.square(_subtract_labels(ctx, x, labels, *pixel_counts))
     return sum_rows(ctx, squares) / batch_size(ctx, x)
@@ -66,11 +70,15 @@ def _subtract_labels(ctx: Context, x: jax.Array, labels: jax.Array, *pixel_count
             f"bottom 2 must have the number of pixels of each class in each image, {expected_shape}, not shape "
             f"{counts.shape}",
         )
-        class_counts = cross_replica.psum(
-            ctx, jnp.sum(lax.stop_gradient(promote(counts)).reshape(expected_shape), axis=0)
+        num_pixels = lax.stop_gradient(promote(counts)).reshape(expected_shape)
+        valid_rows = in_valid_rows(ctx, jnp.ones(expected_shape, bool))
+        class_pixels, all_pixels = (
+            cross_replica.psum(ctx, jnp.sum(jnp.where(valid_rows, pixels, 0), axis=0))
+            for pixels in (num_pixels, float(math.prod(x.shape[2:])))
         )
-        class_fractions = class_counts / jnp.maximum(jnp.sum(class_counts), 1e-30)
-        difference *= (2 - class_fractions).reshape(-1, *(1,) * (len(x.shape) - 2))
+        ratios = class_pixels / jnp.maximum(all_pixels - class_pixels, 1e-30)
+        weights = jnp.maximum(2 - ratios, 0)
+        difference *= jnp.where(target > _THRESHOLD, weights.reshape(-1, *(1,) * (len(x.shape) - 2)), 1)
     return difference
 
 
@@ -82,8 +90,9 @@ def _subtract_labels(ctx: Context, x: jax.Array, labels: jax.Array, *pixel_count
     indices=Indices((1,)),
     counts_rows=True,
     origin="MobileNet-YOLO",
-    restrictions="All images are counted; the fork counts only the first image. `num_classes` is ignored. No "
-    "recorded case; if probabilities are resized, single pixels may differ.",
+    restrictions="All images are counted; the fork counts only the first image. `num_classes` is ignored. In tests "
+    'with `eval_type: "detection_segmentation"` a class\'s mean is over the batches that have it; in the fork, '
+    "its first -1 ends the sum. No recorded case; if probabilities are resized, single pixels may differ.",
 )
 def segmentation_evaluate(
     p: SegmentationEvaluateParameter, x: jax.Array, labels: jax.Array, *, ctx: Context
@@ -91,8 +100,8 @@ def segmentation_evaluate(
     """Compute the intersection over union of each class, for probabilities and labels above `threshold`.
 
     Bottoms: probabilities (N, C, H, W), and labels (N, C, H', W'). The top has shape (1, 1, 1, C). A class without
-    pixels gets 0. If the sizes differ, probabilities are truncated to multiples of 1/255 and resized bilinearly to H' x
-    W'.
+    pixels gets 0. If the sizes differ, probabilities are truncated to multiples of 1/255 and resized to H' x W' by
+    area, as OpenCV does, and a class without labels gets -1.
     """
     shape, label_shape, threshold = x.shape, labels.shape, p.threshold
     require(
@@ -100,35 +109,42 @@ def segmentation_evaluate(
         f"needs probabilities and labels (images, classes, height, width), not {shape} and {label_shape}",
     )
     probabilities, is_label = promote(x), promote(labels) > threshold
-    if label_shape[2:] != shape[2:]:
+    is_resized = label_shape[2:] != shape[2:]
+    if is_resized:
         probabilities, threshold = (
             _resize_bytes(jnp.floor(jnp.clip(probabilities * 255, 0, 255)), label_shape[2:]),
             float(int(threshold * 255)),
         )
     is_predicted = in_valid_rows(ctx, probabilities > threshold)
     is_label = in_valid_rows(ctx, is_label)
-    intersection, union = (
+    intersection, union, count = (
         cross_replica.psum(ctx, jnp.sum(m, axis=(0, 2, 3), dtype=jnp.float32))
-        for m in (is_predicted & is_label, is_predicted | is_label)
+        for m in (is_predicted & is_label, is_predicted | is_label, is_label)
     )
-    return (intersection / jnp.maximum(union, 1)).reshape(1, 1, 1, -1)
+    iou = intersection / jnp.maximum(union, 1)
+    return (jnp.where(count > 0, iou, -1) if is_resized else iou).reshape(1, 1, 1, -1)
 
 
 def _resize_bytes(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
-    """Resize images (N, C, H, W) of integers from 0 to 255 to `size` bilinearly, and round the result, as in OpenCV."""
+    """Resize images (N, C, H, W) of integers from 0 to 255 to `size` by area, and round the result, as in OpenCV."""
     check_side_length(size)
-    for axis, n in zip((2, 3), size, strict=True):
-        low, high, weight = _find_neighbors(x.shape[axis], n)
-        fraction = weight.reshape(-1, *(1,) * (3 - axis)).astype(x.dtype)
-        x = jnp.take(x, low, axis) * (1 - fraction) + jnp.take(x, high, axis) * fraction
-    return jnp.floor(x + 0.5)
+    shrinks = all(n <= old_size for old_size, n in zip(x.shape[2:], size, strict=True))
+    rows, columns = (_area_weights(old_size, n, shrinks) for old_size, n in zip(x.shape[2:], size, strict=True))
+    return jnp.floor(jnp.einsum("ij,ncjk,lk->ncil", rows, x, columns, precision="highest") + 0.5)
 
 
-def _find_neighbors(old_size: int, new_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the two old pixels beside each new pixel of an axis, and the weight of the second of them, (new,) each.
+def _area_weights(old_size: int, new_size: int, shrinks: bool) -> np.ndarray:
+    """Return the weight of each old pixel in each new pixel of an axis, float32 (new, old).
 
-    `old_size` and `new_size` are the numbers of pixels.
+    Where an image does not shrink along both axes, OpenCV interpolates along both between two old pixels, in the parts
+    of a new pixel that they cover.
     """
-    position = np.clip((np.arange(new_size) + 0.5) * old_size / new_size - 0.5, 0, old_size - 1)
-    low = np.floor(position).astype(np.int32)
-    return low, np.minimum(low + 1, old_size - 1), position - low
+    scale, new, old = old_size / new_size, np.arange(new_size)[:, None], np.arange(old_size)
+    if shrinks:
+        overlap = np.minimum((new + 1) * scale, old + 1) - np.maximum(new * scale, old)
+        return (np.maximum(overlap, 0) / scale).astype(np.float32)
+    low = np.floor(new * scale)
+    fraction = (new + 1) - (low + 1) / scale
+    fraction = np.where(fraction <= 0, 0, fraction - np.floor(fraction))
+    high = np.minimum(low + 1, old_size - 1)
+    return ((old == low) * (1 - fraction) + (old == high) * fraction).astype(np.float32)

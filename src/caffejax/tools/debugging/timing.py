@@ -17,19 +17,11 @@ from ...core.data.synthetic_inputs import complete_inputs
 from ...core.graph.index_ranges import find_indexing_layers
 from ...core.graph.inference_graph import output_and_loss_names
 from ...core.layers import SourceInput
-from ...core.ops import compilation
-from ...core.program import (
-    Part,
-    PassInputs,
-    PassOutputs,
-    Values,
-    compute_part,
-    make_unfused_schedule,
-    run_schedule,
-    split_by_layer,
-)
+from ...core.ops.compilation import Jitted
 from ...core.program.frozen import freeze_passes
+from ...core.program.interpreter import PassInputs, PassOutputs, Values, compute_part, run_schedule
 from ...core.program.net import Net
+from ...core.program.schedule import Part, make_unfused_schedule, split_by_layer
 from ...core.solver.index_check import check_indices
 
 
@@ -145,9 +137,7 @@ class _CompiledLayer:
         self._need_backward = self._layer.need_backward or (has_no_loss and is_differentiable)
 
         def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
-            return (
-                function if self._layer.type.on_host else compilation.jit(function, self._layer.context.config.kernels)
-            )
+            return function if self._layer.type.on_host else Jitted(function, self._layer.context.config.kernels)
 
         def forward_for_backward(inputs: PassInputs, values: Values) -> Any:
             def compute_tops(params: Any, values: Values) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 from ..._version import __version__
 from ...base.atomic_write import make_write_problem
 from ...base.errors import Problem, SolverError
-from ...core.parallel import is_first
+from ...core.parallel.mesh import is_first
 from ...core.solver import Callback, Display, Scores, Solver
 from ...core.solver.reporting import log
 from ..logs.log_parser import format_event, parse_event

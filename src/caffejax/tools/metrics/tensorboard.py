@@ -14,7 +14,8 @@ from ...base.atomic_write import make_write_problem
 from ...base.errors import CaffejaxError, SolverError
 from ...base.variables import Variables
 from ...core.graph import Graph, Layer
-from ...core.parallel import gather_to_host, is_first
+from ...core.parallel.global_arrays import gather_to_host
+from ...core.parallel.mesh import is_first
 from ...core.solver import Callback, Display, Scores, Solver
 from ...core.solver.reporting import log
 from ..debugging.visualize import encode_image, enlarge, find_first_filters, make_filter_maps, make_grid

@@ -28,13 +28,14 @@ from ...core.checkpoints.load_save import open_blobs
 from ...core.checkpoints.match_by_name import match_blobs, mismatch_problems, no_match_problem
 from ...core.graph import Graph
 from ...core.graph.element_counts import count_elements
-from ...core.graph.resolve import NamedState, has_no_data, is_included, list_net_states
+from ...core.graph.resolve import is_included
 from ...core.schema import read_solver, read_valid_part
 from ...core.schema.caffe_pb2 import NetParameter, SolverParameter
 from ...core.schema.load import read_text
 from ...core.schema.text import parse_valid_fields
 from ...core.schema.tokens import Tokens
 from ...core.solver import solver_param
+from ..net_states import NamedState, has_no_data, list_net_states
 from .check_report import Kind, PhaseReport, Report, WeightsReport, make_findings
 from .model_files import detect_kind, find_weights, is_label_map
 from .placeholder_sources import MissingSourceError, build_assumed_graphs, find_missing_files, has_missing_source

@@ -21,7 +21,7 @@ from ...core.schema.caffe_pb2 import LayerParameter, NetParameter, NetState, Pha
 _SOURCE_FIELDS = ("source", "mean_file")  # files and folders without which a data layer cannot be opened
 _PATH_FIELDS = (*_SOURCE_FIELDS, "label_map_file", "name_size_file")
 # pixels; the common heights and widths of images, in the order of trying
-_COMMON_SIZES = (*((side, side) for side in (224, 227, 256, 299, 32, 28, 512, 64)), (360, 480))
+_COMMON_SIZES = (*((side, side) for side in (224, 227, 256, 299, 32, 28, 512, 64)), (360, 480), (540, 960))
 _MNIST_SIZE = 28, 28
 _MAX_POOLINGS = 6  # the largest number of pooling layers between the images and an Upsample layer
 _DETECTNET_PARAMS = ("detectnet_groundtruth_param", "detectnet_augmentation_param")

@@ -15,11 +15,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ...base.config import Parallel
 from ...base.errors import CaffejaxError, GraphError, Problem
 from ...base.human_readable import format_count
-from ...core.parallel import DATA, make_mesh, replicated_sharding
+from ...core.parallel.global_arrays import replicated_sharding
+from ...core.parallel.mesh import DATA, make_mesh
 from ...core.program.net import Net
 from ...core.schema.caffe_pb2 import SolverParameter
-from ...core.solver.build_trainer import config_for_mesh
+from ...core.solver.build_trainer import check_host_layers, config_for_mesh
 from ...core.solver.caffe_optimizer import make_optimizer
+from ...core.solver.host_program import as_one_program
 from ...core.solver.placement import Placement
 from ...core.solver.train_step import init_train_state, make_step
 from ..summary import count_multiply_adds
@@ -128,6 +130,7 @@ class Plan:
         model: the number of devices over which each large weight is sharded.
         largest_batch: the approximate largest batch per device that fits; 0 if no batch fits, None if it was not
             searched for.
+        iter_size: the number of batches that each device computes in a step.
     """
 
     target: Target
@@ -140,6 +143,7 @@ class Plan:
     compile_seconds: float
     model: int = 1
     largest_batch: int | None = None
+    iter_size: int = 1
 
     @property
     def usable_bytes(self) -> int:
@@ -199,7 +203,7 @@ class Plan:
     @property
     def examples_per_second(self) -> float:
         """The examples per second of all devices together, if a step takes the minimum time."""
-        return self.batch * self.num_rows / self.best_seconds
+        return self.batch * self.iter_size * self.num_rows / self.best_seconds
 
 
 # the used memory, or the memory of temporaries, in messages of different versions of libtpu
@@ -234,14 +238,16 @@ class CompileJob:
         self.mesh = make_mesh(get_devices(self.target), self.parallel.model)
         if self.is_training:
             self.net.graph.check_backward()
+            if self.mesh.size > 1:
+                check_host_layers(self.net.graph, self.mesh)
             self.net = self.net.with_config(config_for_mesh(self.mesh, self.net.config))
 
     def _problems(self) -> Iterator[str]:
         graph, axis = self.net.graph, self.batch_axis
-        host_layers = [layer.name for layer in graph.layers if layer.type.on_host]
+        host_layers = [x.name for x in graph.layers if x.type.on_host and not x.type.has_traced_form]
         if host_layers:
             names = ", ".join(host_layers)
-            yield f"cannot be compiled for other devices, because these layers run on the host: {names}"
+            yield f"cannot be compiled for other devices, because these layers run only on the host: {names}"
         if not graph.input_names:
             yield "has no Input or data layers, so there is no batch to divide among devices"
         inputs_without_axis = [name for name in graph.input_names if len(graph.blobs[name].shape) <= axis]
@@ -306,7 +312,18 @@ class CompileJob:
         program, needed_bytes = self._compile(jax.jit(function, **options).lower(*arguments))
         compile_seconds = round(time.perf_counter() - start_time, 1)
         precision, phase, model = self.net.config.precision, self.net.graph.phase, self.parallel.model
-        return Plan(self.target, precision, phase, batch, program, needed_bytes, operations, compile_seconds, model)
+        return Plan(
+            self.target,
+            precision,
+            phase,
+            batch,
+            program,
+            needed_bytes,
+            operations,
+            compile_seconds,
+            model,
+            iter_size=self.solver.iter_size if self.is_training else 1,
+        )
 
     def make_function(self, batch: int) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """Return the function for `batch` examples per device, its abstract arguments and the options of `jax.jit`."""
@@ -326,6 +343,7 @@ class CompileJob:
                 {},
             )
         net = self.net if len(self._batch_sizes) > 1 else self.net.with_batch(batch, self.batch_axis)
+        net = as_one_program(net) or net
         optimizer, iter_size = make_optimizer(self.solver, net), self.solver.iter_size
         initial_state = jax.eval_shape(lambda key: init_train_state(net.init(key), optimizer, key), key)
         learning_rate = jax.ShapeDtypeStruct((), jnp.float32, sharding=self._replicated)
@@ -427,8 +445,8 @@ def plan(
         progress: a function that is called with a description of each step of the compilation.
 
     Raises:
-        GraphError: if layers run on the host, if the inputs lack the batch axis, or if the net does not support the
-            batch size. A net whose inputs have different batch sizes, such as images and boxes, supports no others.
+        GraphError: if layers run only on the host, if the inputs lack the batch axis, or if the net does not support
+            the batch size. A net whose inputs have different batch sizes, such as images and boxes, supports no others.
         CaffejaxError: if the target is unknown, if the compiler is not installed or fails, or if the devices cannot be
             arranged as `parallel` requires.
     """

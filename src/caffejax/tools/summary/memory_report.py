@@ -126,7 +126,7 @@ def report_compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory
     variables = jax.eval_shape(net.init, KEY_SHAPE)
     inputs = {name: graph.blobs[name] for name in net.input_names}
     loss_and_gradients = jax.value_and_grad(partial(net.loss, required=False), has_aux=True)
-    program = compilation.jit(loss_and_gradients, net.config.kernels)
+    program = compilation.Jitted(loss_and_gradients, net.config.kernels)
     analysis: Any = program.lower(*variables, inputs, KEY_SHAPE).compile().memory_analysis()
     sizes = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)
     return CompiledMemory(*map(int, sizes))

@@ -245,7 +245,8 @@ def _count_layer_multiply_adds(layer: Layer, graph: Graph) -> int | None:
         return None
     shapes = tuple(p.spec.shape for p in layer.all_params)
     bottoms = tuple((graph.blobs[bottom].shape, graph.blobs[bottom].dtype) for bottom in layer.bottoms)
-    return _count_cached_multiply_adds(layer.context.with_plain_kernels(), shapes, bottoms)
+    context = layer.context.replace(config=layer.context.config.with_plain_kernels())
+    return _count_cached_multiply_adds(context, shapes, bottoms)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -255,7 +256,7 @@ def _count_cached_multiply_adds(
     arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in blobs]
     inputs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in bottoms]
     return count_multiply_adds(
-        lambda key, *arrays: forward(context.with_fold_in_args((key, 0)), *arrays), _KEY, arrays, inputs
+        lambda key, *arrays: forward(context.replace(fold_in_args=(key, 0)), *arrays), _KEY, arrays, inputs
     )
 
 

@@ -58,11 +58,11 @@ _CONVOLUTION_STYLE = DrawStyle(
     format_edge=lambda layer: str(layer.convolution_param.num_output),
     lr_mult=True,
 )
+_DATABASE_STYLE = DrawStyle(format_edge=lambda layer: f"Batch {layer.data_param.batch_size}")
 DRAW_STYLES: dict[str, DrawStyle] = {  # by type name; users may add their layer types
-    "AnnotatedData": DrawStyle(format_edge=lambda layer: f"Batch {layer.data_param.batch_size}"),
+    **dict.fromkeys(("AnnotatedData", "BoxData", "CustomData", "Data", "LaneData"), _DATABASE_STYLE),
     "Convolution": _CONVOLUTION_STYLE,
     "ConvolutionDepthwise": _CONVOLUTION_STYLE,
-    "Data": DrawStyle(format_edge=lambda layer: f"Batch {layer.data_param.batch_size}"),
     "Deconvolution": _CONVOLUTION_STYLE,
     "DepthwiseConvolution": _CONVOLUTION_STYLE,
     "InnerProduct": DrawStyle(

@@ -14,11 +14,12 @@ from ...base.errors import CaffejaxError, Problem
 from ...base.glog import collect_warnings
 from ...base.human_readable import format_count
 from ...core.graph import make_net_state
-from ...core.graph.resolve import find_sources, has_no_data, is_included
+from ...core.graph.resolve import find_sources, is_included
 from ...core.layers import Phase
 from ...core.schema import format_text, read_valid_part
 from ...core.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from ..model_check.placeholder_sources import AssumedGraph, MissingSourceError, build_assumed_graphs
+from ..net_states import has_no_data
 from ..summary import LayerSummary, summarize
 from .html_page import render_page
 from .layer_graph import DrawnLayer, connect_layers

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from caffejax.core.data import Lmdb, write_lmdb
+from caffejax.base.databases import Lmdb, write_lmdb
 from caffejax.forks.detection.data.annotated_datum import write_annotated
 
 from ..harness import Files, Harness, read_files

@@ -8,7 +8,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from caffejax.core.data import write_lmdb
+from caffejax.base.databases import write_lmdb
 from caffejax.core.schema.caffe_pb2 import Datum
 
 from ..harness import Files, Harness, choose_mutator, mutate_one_file, read_files

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from caffejax.core.data import LevelDb
+from caffejax.base.databases import LevelDb
 
 from ..harness import Files, Harness, read_files
 from ..mutators.byte_mutations import damage

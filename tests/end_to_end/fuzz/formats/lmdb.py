@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from caffejax.core.data import Lmdb
+from caffejax.base.databases import Lmdb
 
 from ..harness import Files, Harness, mutate_one_file, read_files
 from ..mutators.lmdb_pages import PAGE_SIZE, change_pages

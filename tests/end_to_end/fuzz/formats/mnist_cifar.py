@@ -8,8 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from caffejax.base.databases import Lmdb
 from caffejax.cli.convert_datasets import convert_cifar_data, convert_mnist_data
-from caffejax.core.data import Lmdb
 from caffejax.core.schema.caffe_pb2 import Datum
 
 from ..harness import Files, Harness, mutate_one_file

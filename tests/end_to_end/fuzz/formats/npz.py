@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from caffejax.core.checkpoints.weight_formats import find_format
+from caffejax.core.checkpoints.weight_formats import FORMATS
 
 from ..harness import Files, Harness, mutate_one_file
 from ..mutators.zips import change_archive
@@ -26,8 +26,7 @@ def _make_intact_sets() -> list[Files]:
 
 
 def _read(folder: Path) -> Any:
-    path = str(folder / "weights.npz")
-    return find_format(path).read(path)
+    return FORMATS[".npz"].read(str(folder / "weights.npz"))
 
 
 def _describe_difference(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from caffejax.core.data import write_lmdb
+from caffejax.base.databases import write_lmdb
 from caffejax.core.schema.caffe_pb2 import Datum
 
 from ..harness import Files, Harness, read_files

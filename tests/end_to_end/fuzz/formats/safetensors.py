@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from caffejax.core.checkpoints.weight_formats import find_format
+from caffejax.core.checkpoints.weight_formats import FORMATS
 
 from ..harness import Files, Harness, mutate_one_file
 from ..mutators.byte_mutations import damage
@@ -38,8 +38,7 @@ def _mutate(rng: Random, content: bytes) -> bytes:
 
 
 def _read(folder: Path) -> Any:
-    path = str(folder / "weights.safetensors")
-    return find_format(path).read(path)
+    return FORMATS[".safetensors"].read(str(folder / "weights.safetensors"))
 
 
 def _describe_difference(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:

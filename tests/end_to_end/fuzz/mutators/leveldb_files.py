@@ -7,8 +7,8 @@ from random import Random
 
 import cramjam
 
-from caffejax.core.data.leveldb.leveldb_format import checksum
-from caffejax.core.data.leveldb.write_ahead_log import frame_records
+from caffejax.base.databases.leveldb.leveldb_format import checksum
+from caffejax.base.databases.leveldb.write_ahead_log import frame_records
 
 from .byte_mutations import damage
 from .numbers import draw_edge

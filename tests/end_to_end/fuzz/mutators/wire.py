@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
+from caffejax.base.varint import encode_varint
 from caffejax.core.schema import wire
 
 from .byte_mutations import damage
@@ -50,13 +51,13 @@ def encode_fields(fields: tuple[Field, ...]) -> bytes:
     """Put a message together."""
     out = bytearray()
     for field in fields:
-        out += wire.encode_varint(field.number << 3 | field.wire_type)
+        out += encode_varint(field.number << 3 | field.wire_type)
         if isinstance(field.value, int):
-            out += wire.encode_varint(field.value)
+            out += encode_varint(field.value)
             continue
         content = field.value if isinstance(field.value, bytes) else encode_fields(field.value)
         if field.wire_type == wire.DELIMITED:
-            out += wire.encode_varint(len(content) if field.stated_length is None else field.stated_length)
+            out += encode_varint(len(content) if field.stated_length is None else field.stated_length)
         out += content
     return bytes(out)
 

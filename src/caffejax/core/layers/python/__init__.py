@@ -91,10 +91,9 @@ def find_callable(module: Any, name: str) -> Any:
         file = getattr(module, "__file__", None)
         location = f" ({file})" if file else ""
         if value is not None:
-            type_name = type(value).__name__
             raise LayerError(
                 f"'{name}' in module '{module.__name__}'{location} must be a class or function, but is of type "
-                f"{type_name}"
+                f"{type(value).__name__}"
             )
         raise LayerError(
             f"module '{module.__name__}'{location} has no class or function '{name}'{did_you_mean(name, names)}"

@@ -114,7 +114,6 @@ class Blob:
 
 
 def _is_same_memory(value: object, array: np.ndarray) -> bool:
-    """Return whether a value is an array at the address of `array`, with the same shape."""
     return isinstance(value, np.ndarray) and (value.ctypes.data, value.shape) == (array.ctypes.data, array.shape)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 import logging
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -26,8 +25,6 @@ from .user_code import set_layer_attributes, with_error_note
 
 Arrays = tuple[np.ndarray, ...]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 log = logging.getLogger("caffejax.net")
 
 
@@ -42,59 +39,43 @@ def make_class_type(python_type: LayerType, definition: LayerDefinition, cls: An
         cls: the user's class.
         full_name: the name of the class with its module, for error messages.
     """
-    layers = _HostLayers(definition, cls, full_name)
-    layer = layers.of_device(None, [])
+    layer = HostLayer(definition, cls, full_name)
+    device_layers, lock = [layer], threading.Lock()
     position = layer if layer.has_position else None
-    if not definition.layer.bottom and not layer.params([]):
+    user: Any = {"instance": layer.instance, "user_tops": layer.tops, "position": position}
+    if not definition.layer.bottom and not layer.params():
         source = HostSource(layer, definition.config.num_parts)
-        source_input = SourceInput(
-            lambda definition: SourceSpec(source.tops),
-            lambda definition, tops: source,
-            instance=layer.instance,
-            user_tops=layer.tops,
-            position=position,
-        )
+        source_input = SourceInput(lambda definition: SourceSpec(source.tops), lambda definition, tops: source, **user)
         return replace(python_type, implementation=source_input)
 
+    def of_device(index: Any, bottoms: Sequence[Any]) -> HostLayer:  # None is the first
+        with lock:
+            while len(device_layers) <= int(index or 0):  # set up in the order of the devices
+                device_layer = HostLayer(definition, cls, full_name)
+                device_layer.params(*bottoms)
+                device_layers.append(device_layer)
+        return device_layers[int(index or 0)]
+
     def forward(blobs: Arrays, *bottoms: np.ndarray, ctx: Context) -> Arrays:
-        return layers.of_device(ctx.device_index, bottoms).forward(blobs, bottoms)
+        return of_device(ctx.device_index, bottoms).forward(blobs, bottoms)
 
     def backward_rule(blobs: Arrays, *bottoms: np.ndarray, y: Any, dy: Any, ctx: Context) -> tuple[Any, ...]:
-        device_layer = layers.of_device(ctx.device_index, bottoms)
+        device_layer = of_device(ctx.device_index, bottoms)
         return device_layer.backward(blobs, bottoms, as_tuple(dy), ctx.propagate_down, ctx.blob_diffs)
-
-    def params(*bottoms: Any) -> list[ParamSpec]:
-        return layer.params([b.shape for b in bottoms])
-
-    def top_shapes(*bottoms: Any) -> list[Shape]:
-        return layer.top_shapes([b.shape for b in bottoms])
 
     has_rule = callable(getattr(cls, "backward", None))
     return replace(
         python_type,
         implementation=HostFunction(
             forward,
-            top_shapes,
-            params,
+            layer.top_shapes,
+            layer.params,
             may_reshape=_may_reshape(cls.forward),
             computes_in_float32=True,
-            instance=layer.instance,
-            user_tops=layer.tops,
-            position=position,
+            **user,
         ),
         gradient=replace(python_type.gradient, backward=backward_rule if has_rule else None),
     )
-
-
-def _one_at_a_time(method: F) -> F:
-    """Decorate a method of `HostLayer`, so that threads, such as one for each device, wait for each other."""
-
-    @functools.wraps(method)
-    def call(self: HostLayer, *args: Any) -> Any:
-        with self._lock:
-            return method(self, *args)
-
-    return call  # type: ignore[return-value]
 
 
 class HostLayer:
@@ -119,41 +100,41 @@ class HostLayer:
         self._is_set_up = False
         self._num_blobs = 0
         self._has_warned = False
-        self._last_arguments: tuple[Arrays, Arrays] | None = None  # arguments of the last call of `forward`
+        self._last_arguments: Arrays | None = None  # arguments of the last call of `forward`
 
-    @_one_at_a_time
-    def params(self, bottoms: Sequence[Shape]) -> list[ParamSpec]:
+    def params(self, *bottoms: Any) -> list[ParamSpec]:
         """Return the specs of the learnable blobs, with the initial values that `setup` wrote."""
-        self._set_up(bottoms)
-        self._num_blobs = len(self.instance.blobs)
-        return [ParamSpec(blob.shape, value=blob.data.copy()) for blob in self._blobs]
+        with self._lock:
+            self._set_up([b.shape for b in bottoms])
+            self._num_blobs = len(self.instance.blobs)
+            return [ParamSpec(blob.shape, value=blob.data.copy()) for blob in self._blobs]
 
-    @_one_at_a_time
-    def top_shapes(self, bottoms: Sequence[Shape]) -> list[Shape]:
+    def top_shapes(self, *bottoms: Any) -> list[Shape]:
         """Return the tops' shapes, which `setup` and `reshape` set for bottoms of these shapes."""
-        self._set_up(bottoms)
-        is_known = all(blob.shape == tuple(shape) for blob, shape in zip(self._bottoms, bottoms, strict=True))
-        if bottoms and self._last_arguments is not None:
-            is_known = False  # forward may have reshaped the tops
-        if not is_known and all(type(n) is int for shape in bottoms for n in shape):  # an export has symbolic sizes
-            self._last_arguments = None  # what forward stored for backward may be for the earlier shapes
-            self._reshape_bottoms(bottoms)
-            self._call("reshape", self._bottoms, self.tops)
-        return [top.shape for top in self.tops]
+        shapes = [tuple(b.shape) for b in bottoms]
+        with self._lock:
+            self._set_up(shapes)
+            is_known = [blob.shape for blob in self._bottoms] == shapes
+            if bottoms and self._last_arguments is not None:
+                is_known = False  # forward may have reshaped the tops
+            if not is_known and all(type(n) is int for shape in shapes for n in shape):  # an export has symbolic sizes
+                self._last_arguments = None  # what forward stored for backward may be for the earlier shapes
+                self._reshape_bottoms(shapes)
+                self._call("reshape", self._bottoms, self.tops)
+            return [top.shape for top in self.tops]
 
-    @_one_at_a_time
     def forward(self, blobs: Arrays, bottoms: Arrays) -> Arrays:
         """Run the user's `reshape` and `forward`; return copies of the tops."""
-        self._set_up([b.shape for b in bottoms])
-        _write_data(self._bottoms, bottoms)
-        _write_data(self._blobs, blobs)
-        self._call("reshape", self._bottoms, self.tops)
-        self._call("forward", self._bottoms, self.tops)
-        self._last_arguments = (blobs, bottoms)
-        self._warn_of_changes(blobs)
-        return tuple(top.data.copy() for top in self.tops)
+        with self._lock:
+            self._set_up([b.shape for b in bottoms])
+            _write_data(self._bottoms, bottoms)
+            _write_data(self._blobs, blobs)
+            self._call("reshape", self._bottoms, self.tops)
+            self._call("forward", self._bottoms, self.tops)
+            self._last_arguments = (*blobs, *bottoms)
+            self._warn_of_changes(blobs)
+            return tuple(top.data.copy() for top in self.tops)
 
-    @_one_at_a_time
     def backward(
         self,
         blobs: Arrays,
@@ -170,26 +151,28 @@ class HostLayer:
             propagate_down: for each bottom, whether it needs a diff. The diff of another bottom is None.
             start_diffs: the diffs that the blobs have when `backward` is called; default: zeros.
         """
-        # the last forward pass may have had different arguments
-        if not _have_equal_arrays(self._last_arguments, (blobs, bottoms)):
-            self.forward(blobs, bottoms)
-        needs_diff = [True] * len(bottoms) if propagate_down is None else list(propagate_down)
-        previous_diffs = [blob.diff.copy() for blob in self._blobs]  # in pycaffe they share the net's memory
-        for blob in self._bottoms:
-            blob.diff[...] = 0
-        for blob, start_diff in zip(self._blobs, start_diffs or [0] * len(self._blobs), strict=True):
-            blob.diff[...] = start_diff
-        for top, diff in zip(self.tops, top_diffs, strict=True):
-            top.diff[...] = diff
-        self._call("backward", self.tops, needs_diff, self._bottoms)
-        bottom_diffs = (
-            b.diff.copy() if needs_bottom_diff else None
-            for b, needs_bottom_diff in zip(self._bottoms, needs_diff, strict=True)
-        )
-        diffs = [blob.diff.copy() for blob in self._blobs]
-        for blob, diff in zip(self._blobs, previous_diffs, strict=True):
-            blob.diff[...] = diff
-        return tuple(diffs), *bottom_diffs
+        with self._lock:
+            # the last forward pass may have had different arguments
+            last = self._last_arguments
+            if last is None or not all(map(_is_equal, last, (*blobs, *bottoms))):
+                self.forward(blobs, bottoms)
+            needs_diff = [True] * len(bottoms) if propagate_down is None else list(propagate_down)
+            previous_diffs = [blob.diff.copy() for blob in self._blobs]  # in pycaffe they share the net's memory
+            for blob in self._bottoms:
+                blob.diff[...] = 0
+            for blob, start_diff in zip(self._blobs, start_diffs or [0] * len(self._blobs), strict=True):
+                blob.diff[...] = start_diff
+            for top, diff in zip(self.tops, top_diffs, strict=True):
+                top.diff[...] = diff
+            self._call("backward", self.tops, needs_diff, self._bottoms)
+            bottom_diffs = (
+                b.diff.copy() if needs_bottom_diff else None
+                for b, needs_bottom_diff in zip(self._bottoms, needs_diff, strict=True)
+            )
+            diffs = [blob.diff.copy() for blob in self._blobs]
+            for blob, diff in zip(self._blobs, previous_diffs, strict=True):
+                blob.diff[...] = diff
+            return tuple(diffs), *bottom_diffs
 
     @property
     def has_position(self) -> bool:
@@ -252,23 +235,6 @@ class HostLayer:
         )
 
 
-class _HostLayers:
-    """The instances of a user's class for a layer, one for each device, set up in the order of the devices."""
-
-    def __init__(self, *arguments: Any) -> None:
-        self._arguments, self._layers = arguments, [HostLayer(*arguments)]
-        self._lock = threading.Lock()
-
-    def of_device(self, index: Any, bottoms: Sequence[Any]) -> HostLayer:
-        """Return the instance of a device; None is the first. New instances are set up for bottoms of these shapes."""
-        with self._lock:
-            while len(self._layers) <= int(index or 0):
-                layer = HostLayer(*self._arguments)
-                layer.params([b.shape for b in bottoms])
-                self._layers.append(layer)
-        return self._layers[int(index or 0)]
-
-
 class HostSource:
     """A Python layer without bottoms as a data source. It wraps the layer's only instance, so closing has no effect.
 
@@ -288,7 +254,7 @@ class HostSource:
         Raises:
             LayerError: if the number of parts does not divide the examples.
         """
-        shapes = self._layer.top_shapes([])
+        shapes = self._layer.top_shapes()
         self._check_division(shapes)
         if self._num_parts > 1:
             shapes = [(shape[0] // self._num_parts, *shape[1:]) for shape in shapes]
@@ -341,11 +307,5 @@ def _write_data(blobs: Sequence[Blob], arrays: Arrays) -> None:
             blob.data[...] = array
 
 
-def _have_equal_arrays(a: tuple[Arrays, Arrays] | None, b: tuple[Arrays, Arrays]) -> bool:
-    return a is not None and all(
-        x is y or _is_equal(x, y) for xs, ys in zip(a, b, strict=True) for x, y in zip(xs, ys, strict=True)
-    )
-
-
 def _is_equal(x: Any, y: Any) -> bool:
-    return np.array_equal(x, y, equal_nan=True)
+    return x is y or np.array_equal(x, y, equal_nan=True)

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
+from jax import Array
 
 from ....base.errors import LayerError
 from ..context import Context, LayerDefinition, ParamSpec
+from ..helpers import as_tuple
 from ..types import LayerType, Traced
 from .user_code import set_layer_attributes, with_error_note
 
@@ -23,12 +24,7 @@ def make_function_type(
 
     The function also gets `key=`, a random key or None, if it has a parameter of that name.
     """
-    call = with_error_note(function, definition, full_name)
-    takes_key = _takes_key(function)
-
-    def forward(*bottoms: Any, ctx: Context) -> Any:
-        return _check_tops(call(*bottoms, **_key_argument(ctx, takes_key)), full_name)
-
+    forward = _make_forward(function, definition, full_name, full_name)
     return replace(python_type, implementation=Traced(forward, instance=function))
 
 
@@ -45,57 +41,48 @@ def make_class_type(
     """
     instance = with_error_note(cls, definition, full_name)()
     set_layer_attributes(instance, definition)
-    call = with_error_note(instance, definition, f"{full_name}.__call__")
-    takes_key = _takes_key(instance.__call__)
+    call = _make_forward(instance, definition, full_name, f"{full_name}.__call__")
+    has_blobs = hasattr(instance, "blobs")
 
     def forward(blobs: Any, *bottoms: Any, ctx: Context) -> Any:
-        arrays = bottoms if params is None else (blobs, *bottoms)
-        return _check_tops(call(*arrays, **_key_argument(ctx, takes_key)), full_name)
-
-    params = _make_params(instance, definition, full_name) if hasattr(instance, "blobs") else None
-    backward_rule = None
-    if hasattr(instance, "backward"):
-        backward = with_error_note(instance.backward, definition, f"{full_name}.backward")
-        backward_rule = _make_backward_rule(backward, params is not None)
-    gradient = replace(python_type.gradient, backward=backward_rule)
-    return replace(python_type, implementation=Traced(forward, params=params, instance=instance), gradient=gradient)
-
-
-def _make_params(instance: Any, definition: LayerDefinition, full_name: str) -> Callable[..., list[ParamSpec]]:
-    declare = with_error_note(instance.blobs, definition, f"{full_name}.blobs")
+        return call(*((blobs, *bottoms) if has_blobs else bottoms), ctx=ctx)
 
     def params(*bottoms: Any) -> list[ParamSpec]:
-        return list(declare(*bottoms))
+        return list(with_error_note(instance.blobs, definition, f"{full_name}.blobs")(*bottoms))
 
-    return params
+    gradient = replace(python_type.gradient, backward=None)
+    if hasattr(instance, "backward"):
+        backward = with_error_note(instance.backward, definition, f"{full_name}.backward")
+
+        def rule_of_bottoms(*bottoms: Any, y: Any, dy: Any) -> Any:  # the user's parameters may have any names
+            return backward(*bottoms, y=y, dy=dy)
+
+        def rule(blobs: Any, *bottoms: Any, y: Any, dy: Any) -> Any:
+            return backward(blobs, *bottoms, y=y, dy=dy)
+
+        gradient = replace(gradient, backward=rule if has_blobs else rule_of_bottoms)
+    traced = Traced(forward, params=params if has_blobs else None, instance=instance)
+    return replace(python_type, implementation=traced, gradient=gradient)
 
 
-def _make_backward_rule(function: Callable[..., Any], has_blobs: bool) -> Callable[..., Any]:
-    def rule_of_bottoms(*bottoms: Any, y: Any, dy: Any) -> Any:  # the user's parameters may have any names
-        return function(*bottoms, y=y, dy=dy)
-
-    def rule(blobs: Any, *bottoms: Any, y: Any, dy: Any) -> Any:
-        return function(blobs, *bottoms, y=y, dy=dy)
-
-    return rule if has_blobs else rule_of_bottoms
-
-
-def _takes_key(function: Callable[..., Any]) -> bool:
+def _make_forward(
+    function: Callable[..., Any], definition: LayerDefinition, full_name: str, note_name: str
+) -> Callable[..., Any]:
+    """Return a function that passes the key to a user's function that takes one, and checks the tops."""
+    call = with_error_note(function, definition, note_name)
     try:
-        parameters = inspect.signature(function).parameters
+        takes_key = "key" in inspect.signature(function).parameters
     except ValueError:  # some functions written in C have no signature
-        return False
-    return "key" in parameters
+        takes_key = False
 
+    def forward(*arrays: Any, ctx: Context) -> Any:
+        key = {"key": None if ctx.fold_in_args is None else ctx.key} if takes_key else {}
+        tops = call(*arrays, **key)
+        if invalid_types := [type(top).__name__ for top in as_tuple(tops) if not isinstance(top, Array | np.ndarray)]:
+            raise LayerError(
+                f"{full_name} must return an array, or a tuple with an array for each top, not "
+                f"{', '.join(invalid_types)}"
+            )
+        return tops
 
-def _check_tops(tops: Any, full_name: str) -> Any:
-    arrays = tops if isinstance(tops, tuple | list) else [tops]
-    if invalid_types := [type(top).__name__ for top in arrays if not isinstance(top, jax.Array | np.ndarray)]:
-        raise LayerError(
-            f"{full_name} must return an array, or a tuple with an array for each top, not {', '.join(invalid_types)}"
-        )
-    return tops
-
-
-def _key_argument(ctx: Context, takes_key: bool) -> dict[str, Any]:
-    return {"key": ctx.key if ctx.fold_in_args is not None else None} if takes_key else {}
+    return forward

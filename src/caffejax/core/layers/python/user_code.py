@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from ....base.errors import LayerError
-from ....base.import_alias import get_declared_package, temporary_alias
+from ....base.import_alias import declared_packages, temporary_alias
 from ..context import LayerDefinition
 
 _lock = threading.Lock()
@@ -35,14 +35,14 @@ def import_user_module(name: str, folder: Path | None) -> ModuleType:
     try:
         with user_import_path(folder):
             return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is None or not f"{name}.".startswith(f"{missing}."):
             error.add_note(f"while importing module '{name}' of a Python layer")
             raise
-        raise LayerError(f"there is no Python module '{error.name}'; {_describe_search(folder)}") from None
-    except Exception as error:
-        error.add_note(f"while importing module '{name}' of a Python layer")
-        raise
+        folders = " and ".join(_list_search_folders(folder))
+        search = f"searched sys.path, {folders}; add other folders to PYTHONPATH"
+        raise LayerError(f"there is no Python module '{missing}'; {search}") from None
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def user_import_path(folder: Path | None) -> Iterator[None]:
     real Caffe was imported.
     """
     folders = _list_search_folders(folder)
-    with temporary_alias("caffe", get_declared_package("caffe")):
+    with temporary_alias("caffe", declared_packages["caffe"]):
         with _lock:
             sys.path.extend(folders)
         try:
@@ -61,12 +61,8 @@ def user_import_path(folder: Path | None) -> Iterator[None]:
         finally:
             with _lock:
                 for path in folders:
-                    _remove_last(sys.path, path)
-
-
-def _remove_last(paths: list[str], path: str) -> None:
-    if path in paths:  # user code may have removed the path
-        del paths[len(paths) - 1 - paths[::-1].index(path)]
+                    if path in sys.path:  # user code may have removed the path
+                        del sys.path[len(sys.path) - 1 - sys.path[::-1].index(path)]
 
 
 def get_dotted(module: ModuleType, name: str) -> Any:
@@ -80,10 +76,6 @@ def get_dotted(module: ModuleType, name: str) -> Any:
 def _list_search_folders(folder: Path | None) -> list[str]:
     net_folder = [str(folder.resolve())] if folder is not None else []
     return list(dict.fromkeys([os.getcwd(), *net_folder]))
-
-
-def _describe_search(folder: Path | None) -> str:
-    return f"searched sys.path, {' and '.join(_list_search_folders(folder))}; add other folders to PYTHONPATH"
 
 
 R = TypeVar("R")

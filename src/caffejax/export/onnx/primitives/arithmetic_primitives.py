@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,10 +34,24 @@ def broadcast_stored_shapes(*values: OnnxValue) -> Shape:
 
 def apply(eqn: Equation, op: str, *values: OnnxValue, dtype: Any = None, **attributes: Any) -> OnnxValue:
     """Add a node whose operator broadcasts the stored shapes of `values`; return its output."""
-    name = eqn.builder.add_node(op, [eqn.builder.add_stored(v) for v in values], **attributes)
+    name = eqn.builder.add_node(op, [_add_operand(eqn, v, values) for v in values], **attributes)
     stored_shape = broadcast_stored_shapes(*values)
     shape = max((v.shape for v in values), key=len)
     return OnnxValue(shape, np.dtype(dtype or values[0].dtype), name, stored_shape)
+
+
+def _add_operand(eqn: Equation, value: OnnxValue, values: Sequence[OnnxValue]) -> str:
+    """Return the name of an operand; a constant has no leading axes of length 1 that another operand has as well.
+
+    OpenCV 5 merges MatMul with the Add behind it, but takes no bias of more than two axes.
+    """
+    if value.array is None or not any(v.array is None and v.stored_shape for v in values):
+        return eqn.builder.add_stored(value)
+    rank = max(len(v.stored_shape) for v in values if v.array is None)
+    shape = value.array.shape
+    while shape and shape[0] == 1 and len(shape) <= rank:
+        shape = shape[1:]
+    return eqn.builder.add_constant(value.array.reshape(shape))
 
 
 def scalar_like(reference: OnnxValue, value: float) -> OnnxValue:
@@ -73,7 +89,9 @@ def logical(eqn: Equation) -> OnnxValue:
 
 @register_converter("ne", elementwise=True)
 def not_equal(eqn: Equation) -> OnnxValue:
-    """Convert x != y."""
+    """Convert x != y; for booleans to Xor, since OpenCV 5 has no Equal of booleans."""
+    if eqn.inputs[0].dtype == bool:
+        return apply(eqn, "Xor", *eqn.inputs)
     return apply(eqn, "Not", apply(eqn, "Equal", *eqn.inputs, dtype=bool))
 
 
@@ -203,8 +221,31 @@ def shift(eqn: Equation) -> OnnxValue:
 
 def _where(eqn: Equation, condition: OnnxValue, on_true: OnnxValue, on_false: OnnxValue) -> OnnxValue:
     b, values = eqn.builder, (condition, on_true, on_false)
-    name = b.where(b.add_stored(condition), b.add_stored(on_true), b.add_stored(on_false), on_true.dtype)
-    return OnnxValue(max((v.shape for v in values), key=len), on_true.dtype, name, broadcast_stored_shapes(*values))
+    shape, limit = broadcast_stored_shapes(*values), eqn.builder.engine.max_selected
+    if limit is not None and all(isinstance(n, int) for n in shape) and math.prod(shape) > limit:
+        name = _select_in_parts(eqn, values, shape, limit)
+    else:
+        name = b.where(b.add_stored(condition), b.add_stored(on_true), b.add_stored(on_false), on_true.dtype)
+    return OnnxValue(max((v.shape for v in values), key=len), on_true.dtype, name, shape)
+
+
+def _select_in_parts(eqn: Equation, values: Sequence[OnnxValue], shape: Shape, limit: int) -> str:
+    """Add a Where for each part of the longest axis, for an engine that takes at most `limit` values at once."""
+    b, axis = eqn.builder, max(range(len(shape)), key=lambda i: int(shape[i]))
+    step = max(1, shape[axis] * limit // math.prod(shape))
+    names = [b.add_stored(v) for v in values]
+    parts = []
+    for start in range(0, shape[axis], step):
+        operands = []
+        for value, name in zip(values, names, strict=True):
+            own_axis = axis - len(shape) + len(value.stored_shape)
+            if own_axis >= 0 and value.stored_shape[own_axis] > 1:
+                bounds = ([start], [min(start + step, shape[axis])], [own_axis])
+                name = b.add_node("Slice", [name, *map(b.add_int64_vector, bounds)])
+            operands.append(name)
+        parts.append(b.where(operands[0], operands[1], operands[2], values[1].dtype))
+    output: str = b.add_node("Concat", parts, axis=axis)
+    return output
 
 
 @register_converter("convert_element_type", elementwise=True)
@@ -268,11 +309,11 @@ def reduce(eqn: Equation) -> OnnxValue:
     axes = [int(i) for i in eqn.params["axes"]]
     if not axes:
         return x
-    name = b.add_broadcast(x)
+    name, reduced_axes = b.add_broadcast(x), axes if len(axes) < len(x.shape) else None
     if eqn.name in _BOOLEAN_REDUCTIONS:
-        reduced_name = b.cast(b.reduce(_BOOLEAN_REDUCTIONS[eqn.name], b.cast(name, np.int32), axes), bool)
+        reduced_name = b.cast(b.reduce(_BOOLEAN_REDUCTIONS[eqn.name], b.cast(name, np.int32), reduced_axes), bool)
     else:
-        reduced_name = b.reduce(_REDUCTIONS[eqn.name], name, axes)
+        reduced_name = b.reduce(_REDUCTIONS[eqn.name], name, reduced_axes)
     return node_output(reduced_name, eqn.shape, eqn.dtype)
 
 
@@ -322,10 +363,40 @@ def sort(eqn: Equation) -> list[OnnxValue]:
 
 
 def _emit_top_k(eqn: Equation, x: OnnxValue, axis: int, n: Any, *, largest: bool) -> tuple[OnnxValue, OnnxValue]:
-    b = eqn.builder
+    b, engine, size = eqn.builder, eqn.builder.engine, x.shape[axis]
+    num_sorted = n if engine.sorts_stably else size
+    if engine.max_sorted is not None and not (isinstance(num_sorted, int) and num_sorted <= engine.max_sorted):
+        raise unsupported_error(f"it sorts {num_sorted} values, and {engine.title} sorts at most {engine.max_sorted}")
     name = b.cast(b.add_broadcast(x), np.int32) if x.dtype == bool else b.add_broadcast(x)
     values, indices = b.add_node(
-        "TopK", [name, b.sizes.add_size_vector(n)], num_outputs=2, axis=axis, largest=int(largest), sorted=1
+        "TopK", [name, b.sizes.add_size_vector(num_sorted)], num_outputs=2, axis=axis, largest=int(largest), sorted=1
     )
+    if not engine.sorts_stably:
+        indices = _restore_order(eqn, values, indices, axis, size)
+        if not (isinstance(n, int) and n == size):
+            bounds = b.add_int64_vector([0]), b.sizes.add_size_vector(n), b.add_int64_vector([axis])
+            values, indices = (b.add_node("Slice", [name, *bounds]) for name in (values, indices))
     shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
     return node_output(values, shape, x.dtype), node_output(b.cast(indices, np.int32), shape, np.int32)
+
+
+def _restore_order(eqn: Equation, values: str, indices: str, axis: int, size: Any) -> str:
+    """Return the name of the indices of sorted values; indices of equal values rise.
+
+    The second sort has no equal values: it sorts the sums of an index and the size times the number of smaller groups
+    of equal values.
+    """
+    b, axes = eqn.builder, eqn.builder.add_int64_vector([axis])
+    sizes = b.sizes.add_size_vector(size)
+    first, second = b.add_int64_vector([0]), b.add_int64_vector([1])
+    next_values = b.add_node("Slice", [values, second, sizes, axes])
+    previous_values = b.add_node("Slice", [values, first, b.add_int64_vector([-1]), axes])
+    differs = b.cast(b.add_node("Not", [b.add_node("Equal", [next_values, previous_values])]), np.int64)
+    zero = b.add_node("Sub", [*[b.add_node("Slice", [indices, first, second, axes])] * 2])
+    steps = b.add_node("Concat", [zero, differs], axis=axis)
+    offsets = b.add_node("Mul", [b.add_node("CumSum", [steps, b.add_constant(np.int64(axis))]), sizes])
+    keys, _ = b.add_node(
+        "TopK", [b.add_node("Add", [offsets, indices]), sizes], num_outputs=2, axis=axis, largest=0, sorted=1
+    )
+    order: str = b.add_node("Sub", [keys, offsets])
+    return order

@@ -11,7 +11,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ..onnx_builder import OnnxValue, constant_value, node_output
-from .converters import Equation, register_converter
+from .converters import Equation, register_converter, unsupported_error
 from .shape_primitives import reverse_axes
 
 _JAXPR_PARAMS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "plain")
@@ -86,6 +86,10 @@ def platform_index(eqn: Equation) -> OnnxValue:
 def while_(eqn: Equation) -> list[OnnxValue]:
     """Convert a while loop to a Loop with a condition."""
     p, b = eqn.params, eqn.builder
+    if "Loop" in b.engine.lacks:
+        raise unsupported_error(
+            f"it has a loop whose number of rounds depends on the data, and {b.engine.title} takes no loops"
+        )
     n_cond, n_body = p["cond_nconsts"], p["body_nconsts"]
     consts, initial_state = eqn.inputs[: n_cond + n_body], eqn.inputs[n_cond + n_body :]
     cond_jaxpr, body_jaxpr, cond_consts, body_consts = (
@@ -132,11 +136,16 @@ def _combine_batched_loops(
 
 @register_converter("scan")
 def scan(eqn: Equation) -> list[OnnxValue]:
-    """Convert a scan to a Loop over the items of the scanned arrays, which stacks the outputs of the iterations."""
+    """Convert a scan to a Loop over the items of the scanned arrays, which stacks the outputs of the iterations.
+
+    For an engine without Loop, the iterations are unrolled.
+    """
     p, b = eqn.params, eqn.builder
     n_consts, n_carry = p["num_consts"], p["num_carry"]
     consts, initial_state = eqn.inputs[:n_consts], eqn.inputs[n_consts : n_consts + n_carry]
     items = [b.expand(x) for x in eqn.inputs[n_consts + n_carry :]]
+    if "Loop" in b.engine.lacks:
+        return _unroll(eqn, consts, initial_state, items, n_carry)
     with b.subgraph([constant_value(np.int64(0)), constant_value(np.bool_(True)), *initial_state]) as body:
         iteration = body.inputs[0]
         if p["reverse"]:
@@ -157,6 +166,34 @@ def scan(eqn: Equation) -> list[OnnxValue]:
     if p["reverse"]:
         names = [*names[:n_carry], *(reverse_axes(eqn, name, [0]) for name in names[n_carry:])]
     return [node_output(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
+
+
+def _unroll(
+    eqn: Equation, consts: Sequence[OnnxValue], state: Sequence[OnnxValue], items: Sequence[OnnxValue], n_carry: int
+) -> list[OnnxValue]:
+    """Add the nodes of each iteration of a scan; return the last state and the stacked outputs."""
+    p, b = eqn.params, eqn.builder
+    if not isinstance(p["length"], int):
+        raise unsupported_error(
+            f"it has a loop over a length that is chosen at run time, and {b.engine.title} takes no loops"
+        )
+    outputs: list[list[OnnxValue]] = []
+    for i in reversed(range(p["length"])) if p["reverse"] else range(p["length"]):
+        index = b.add_constant(np.int64(i))
+        current_items = [
+            node_output(b.add_node("Gather", [b.add_broadcast(x), index], axis=0), x.shape[1:], x.dtype) for x in items
+        ]
+        results = eqn.inline(p["jaxpr"], [*consts, *state, *current_items])
+        state = results[:n_carry]
+        outputs.append(results[n_carry:])
+    if p["reverse"]:
+        outputs.reverse()
+    stacked = []
+    for parts in zip(*outputs, strict=True):
+        rows = [b.add_node("Unsqueeze", [b.add_broadcast(v), b.add_int64_vector([0])]) for v in parts]
+        name = b.add_node("Concat", rows, axis=0)
+        stacked.append(node_output(name, (len(rows), *parts[0].shape), parts[0].dtype))
+    return [*state, *stacked]
 
 
 def _as_list(names: str | list[str]) -> list[str]:

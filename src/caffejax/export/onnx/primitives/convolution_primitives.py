@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,23 +14,29 @@ from .shape_primitives import add_pad
 
 @register_converter("dot_general")
 def dot_general(eqn: Equation) -> OnnxValue:
-    """Convert to MatMul where the last axis of x is contracted with a matrix, as in x @ w, otherwise to Einsum."""
+    """Convert to MatMul, with the axes of each operand merged to (*batch, free, contracted) where they are others."""
     (x, y), b = eqn.inputs, eqn.builder
     (contract_x, contract_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
     if not batch_x and tuple(contract_x) == (len(x.shape) - 1,) and len(y.shape) == 2 and len(contract_y) == 1:
         name = b.add_broadcast(y) if contract_y[0] == 0 else transpose_axes(eqn, y, (1, 0))
         return node_output(b.add_node("MatMul", [b.add_broadcast(x), name]), eqn.shape, eqn.dtype)
-    letters = iter(string.ascii_letters)
-    x_letters = [next(letters) for _ in x.shape]
-    y_letters = [""] * len(y.shape)
-    for i, j in [*zip(contract_x, contract_y, strict=True), *zip(batch_x, batch_y, strict=True)]:
-        y_letters[j] = x_letters[i]
-    y_letters = [letter or next(letters) for letter in y_letters]
-    result_letters = [x_letters[i] for i in batch_x] + [
-        letter for i, letter in enumerate(x_letters) if i not in (*contract_x, *batch_x)
-    ]
-    result_letters += [letter for i, letter in enumerate(y_letters) if i not in (*contract_y, *batch_y)]
-    return eqn.emit("Einsum", equation=f"{''.join(x_letters)},{''.join(y_letters)}->{''.join(result_letters)}")
+    free_x, free_y = (
+        [i for i in range(len(v.shape)) if i not in (*contracted, *batch)]
+        for v, contracted, batch in ((x, contract_x, batch_x), (y, contract_y, batch_y))
+    )
+    left, right = _merge_axes(eqn, x, batch_x, free_x, contract_x), _merge_axes(eqn, y, batch_y, contract_y, free_y)
+    product = b.add_node("MatMul", [left, right])
+    is_complete = len(free_x) == len(free_y) == 1
+    return node_output(product if is_complete else b.reshape(product, eqn.shape), eqn.shape, eqn.dtype)
+
+
+def _merge_axes(eqn: Equation, x: OnnxValue, batch: Sequence[int], *groups: Sequence[int]) -> str:
+    """Return the name of `x` with the axes `batch` first, then one axis for the axes of each group."""
+    name = transpose_axes(eqn, x, [*batch, *(i for group in groups for i in group)])
+    if all(len(group) == 1 for group in groups):
+        return name
+    sizes = [_product(tuple(x.shape[i] for i in group)) for group in groups]
+    return eqn.builder.reshape(name, (*(x.shape[i] for i in batch), *sizes))
 
 
 def transpose_axes(eqn: Equation, x: OnnxValue, order: Sequence[int]) -> str:
@@ -63,7 +68,9 @@ def convolution(eqn: Equation) -> OnnxValue:
     low, high = ([pads[i] for pads in p["padding"]] for i in (0, 1))
     if any(d != 1 for d in p["lhs_dilation"]):
         x = _dilate(eqn, x, p["lhs_dilation"])
-    if any(pad < 0 for pad in (*low, *high)):  # Conv does not support negative padding, which crops
+    is_pointwise = all(weight.shape[i] == 1 for i in dimension_numbers.rhs_spec[2:])
+    pads_itself = is_pointwise and not b.engine.pads_pointwise and any((*low, *high))
+    if pads_itself or any(pad < 0 for pad in (*low, *high)):  # Conv does not support negative padding, which crops
         x = add_pad(eqn, x, constant_value(np.zeros((), x.dtype)), [0, 0, *low], [0, 0, *high])
         low, high = [0] * n, [0] * n
     kernel = [int(weight.shape[i]) for i in dimension_numbers.rhs_spec[2:]]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..onnx_builder import OnnxValue, Shape, node_output
+from ..onnx_builder import OnnxValue, Shape, constant_value, node_output
 from .converters import Equation, register_converter, unsupported_error
 from .shape_primitives import add_slice
 
@@ -67,7 +67,10 @@ def gather(eqn: Equation) -> OnnxValue:
 
 @register_converter(*_REDUCTIONS)
 def scatter(eqn: Equation) -> OnnxValue:
-    """Convert a scatter of slices, in which values out of bounds go to an extra element that is removed at the end."""
+    """Convert a scatter of slices, in which values out of bounds go to an extra element that is removed at the end.
+
+    For engines that take no more indices than values, there are more of these elements.
+    """
     (x, indices, updates), p, b = eqn.inputs, eqn.params, eqn.builder
     oob_mode, d, reduction = out_of_bounds_mode(p["mode"]), p["dimension_numbers"], _REDUCTIONS[eqn.name]
     if b.opset < 18 and reduction in ("min", "max"):
@@ -98,9 +101,10 @@ def scatter(eqn: Equation) -> OnnxValue:
     values, update_values = (
         b.add_broadcast(v) if v.dtype == dtype else b.cast(b.add_broadcast(v), dtype) for v in (x, updates)
     )
-    extended_values = b.add_node(
-        "Concat", [b.reshape(values, (num_elements,)), b.add_constant(np.zeros(1, dtype))], axis=0
-    )
+    excess = _num_elements(shape) - num_elements
+    num_extra = 1 if b.engine.scatters_into_fewer or not isinstance(excess, int) else max(1, excess)
+    extra_values = b.add_broadcast(constant_value(np.zeros(1, dtype), (num_extra,)))
+    extended_values = b.add_node("Concat", [b.reshape(values, (num_elements,)), extra_values], axis=0)
     operands = [b.reshape(name, (_num_elements(shape),)) for name in (flat_indices, update_values)]
     scattered_values = b.add_node(
         "ScatterElements", [extended_values, *operands], axis=0, reduction=reduction if reduction != "none" else None

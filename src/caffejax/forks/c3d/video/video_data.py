@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 
 from ....base.errors import DataError, Problem, check_all, locate_errors, raise_if_any
 from ....base.human_readable import format_shape
-from ....core.data.data_layer import DataLayer
+from ....core.data.data_layer import DataLayer, scalar_label_shapes
 from ....core.data.image_batches import Examples, ImageBatches, Label
 from ....core.data.image_data import FileListDataset, check_list_param
 from ....core.data.image_decoding import BadImageError, check_pixel_count, read_image, resize
@@ -23,7 +23,7 @@ from ....core.data.import_cv2 import cv2
 from ....core.data.prefetch import Batch, Batches
 from ....core.data.sampling import CounterRng
 from ....core.data.transform import Normalize, check_transform
-from ....core.layers.context import LayerDefinition, Shape
+from ....core.layers.context import LayerDefinition
 from ....core.layers.data_source import SourceSpec, TopSpecs
 from ....core.layers.declaration import register
 
@@ -232,6 +232,8 @@ class VideoDataLayer(DataLayer):
     frames of all segments, in order.
     """
 
+    label_shapes = staticmethod(scalar_label_shapes)
+
     def check_settings(self) -> None:
         """Check the message of the layer's kind, and transform_param."""
         _check_settings(self.layer_param)
@@ -248,28 +250,14 @@ class VideoDataLayer(DataLayer):
         size = layer.image_data_param.crop_size
         return (size, size) if size else None
 
-    @staticmethod
-    def label_shapes(layer: Any, batch_size: int, height: int, width: int) -> Sequence[Shape]:
-        """Return the shape of one number for each example."""
-        return [(batch_size,)]
-
-    def probe(self) -> SourceSpec:
-        """Check all videos of the list, and read the first video."""
-        return self._batches().probe(len(self.layer_param.top))
-
     def open(self, tops: TopSpecs) -> Batches:
-        """Open the list."""
-        return self._batches(tops)
-
-    def _batches(self, tops: TopSpecs = ()) -> ImageBatches[Any]:
+        """Read the list, and check all its videos."""
         kind, param = classify_layer(self.layer_param)
+        definition = _move_to_transform(self.definition, kind, param)
         if kind == "segments":
             segments = SegmentDataset(self.definition, self.rng)
-            return ImageBatches(
-                _move_to_transform(self.definition, kind, param), segments, param.batch_size, self.rng, tops
-            )
+            return ImageBatches(definition, segments, param.batch_size, self.rng, tops)
         clips = ClipDataset(self.definition, param, self.rng)
-        definition = _move_to_transform(self.definition, kind, param)
         return ClipBatches(definition, clips, param.batch_size, self.rng, tops, length=param.new_length)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,12 +12,13 @@ from google.protobuf.message import DecodeError
 
 from ....base.config import MAX_IMAGE_PIXELS
 from ....base.errors import DataError, locate_errors
+from ....base.paths import read_bytes
 from ....core.data.database import WRITERS
-from ....core.data.image_decoding import BadImageError, decode_file, read_file, resize
+from ....core.data.image_decoding import BadImageError, decode_file, resize
 from ....core.data.import_cv2 import cv2
 from ....core.data.write_imageset import make_datum
 from ....core.schema import caffe_pb2
-from ....core.schema.caffe_pb2 import AnnotatedDatum
+from ....core.schema.caffe_pb2 import AnnotatedDatum, LaneInfo
 from .annotated_image import BOX
 from .annotation_files import Size
 
@@ -34,12 +35,16 @@ class Annotations(NamedTuple):
         label: the label of the image.
         type: the type of annotation, or None if the field is not set.
         encoded: whether the image is stored compressed.
+        segmentation: a compressed image of the pixels' labels, or b"" if there is none.
+        lanes: the nodes of each lane, float32 (G, 2), x and y as fractions of the image's sides.
     """
 
     objects: np.ndarray
     label: int
     type: int | None
     encoded: bool
+    segmentation: bytes = b""
+    lanes: tuple[np.ndarray, ...] = ()
 
 
 def parse_annotated_datum(data: bytes) -> AnnotatedDatum:
@@ -61,28 +66,50 @@ def read_annotations(message: AnnotatedDatum) -> Annotations:
     """Return the content of an AnnotatedDatum without its image.
 
     Raises:
-        BadImageError: if a box has infinite, very large or NaN coordinates.
+        BadImageError: if a box or lane has infinite, very large or NaN coordinates.
     """
-    rows = [
+    has_type = message.HasField("type") and message.type != AnnotatedDatum.NONE
+    type_ = message.type if has_type else None
+    datum, has_lanes = message.datum, type_ == AnnotatedDatum.LANE
+    lanes = tuple(
+        np.array([(a.lanes.x, a.lanes.y) for a in group.annotation], np.float32).reshape(-1, 2)
+        for group in message.annotation_group
+        if has_lanes
+    )
+    boxes = [
         (group.group_label, a.instance_id, a.bbox.xmin, a.bbox.ymin, a.bbox.xmax, a.bbox.ymax, a.bbox.difficult)
         for group in message.annotation_group
         for a in group.annotation
+        if not has_lanes
     ]
-    objects = np.array(rows, np.float32).reshape(-1, 7)
-    if len(invalid_rows := objects[~(np.abs(objects[:, BOX]) < _MAX_COORDINATE).all(axis=1)]):
-        box = ", ".join(f"{x:g}" for x in invalid_rows[0, BOX])
-        raise BadImageError(
-            f"has an invalid box ({box}): xmin, ymin, xmax and ymax must be fractions of the width and height, usually "
-            "between 0 and 1"
-        )
-    has_type = message.HasField("type") and message.type != AnnotatedDatum.NONE
-    type_ = message.type if has_type else None
-    return Annotations(objects, message.datum.label, type_, message.datum.encoded)
+    objects = np.array(boxes, np.float32).reshape(-1, 7)
+    nodes = np.concatenate([np.zeros((0, 2), np.float32), *lanes])
+    for points, name, fields in (
+        (objects[:, BOX], "box", "xmin, ymin, xmax and ymax"),
+        (nodes, "node of a lane", "x and y"),
+    ):
+        if len(invalid := points[~(np.abs(points) < _MAX_COORDINATE).all(axis=1)]):
+            values = ", ".join(f"{x:g}" for x in invalid[0])
+            raise BadImageError(
+                f"has an invalid {name} ({values}): {fields} must be fractions of the width and height, usually "
+                "between 0 and 1"
+            )
+    return Annotations(objects, datum.label, type_, datum.encoded, datum.seg_label, lanes)
 
 
-def serialize_annotated_datum(datum: caffe_pb2.Datum, objects: np.ndarray) -> bytes:
-    """Serialize a Datum and objects (see `AnnotatedImage`) as an AnnotatedDatum, which groups objects by class."""
-    message = AnnotatedDatum(datum=datum, type=AnnotatedDatum.BBOX)
+def serialize_annotated_datum(datum: caffe_pb2.Datum, objects: np.ndarray | Sequence[np.ndarray]) -> bytes:
+    """Serialize a Datum and objects (see `AnnotatedImage`) as an AnnotatedDatum, which groups objects by class.
+
+    A list has lanes instead of objects; see `Annotations`.
+    """
+    if not isinstance(objects, np.ndarray):
+        message = AnnotatedDatum(datum=datum, type=AnnotatedDatum.LANE)
+        for nodes in objects:
+            group = message.annotation_group.add()
+            for n, (x, y) in enumerate(nodes.tolist()):
+                group.annotation.add(instance_id=n, lanes=LaneInfo(x=x, y=y))
+        return message.SerializeToString()
+    message = AnnotatedDatum(datum=datum, type=AnnotatedDatum.BBOXandSeg if datum.seg_label else AnnotatedDatum.BBOX)
     groups: dict[float, Any] = {}
     for label, instance, xmin, ymin, xmax, ymax, difficult in np.asarray(objects, np.float32).reshape(-1, 7).tolist():
         if label not in groups:
@@ -117,15 +144,19 @@ class StorageOptions:
 
 
 def encode_annotated_datum(
-    path: str, label: int | Callable[[Size], np.ndarray], options: StorageOptions
+    path: str,
+    label: int | Callable[[Size], np.ndarray | Sequence[np.ndarray]],
+    options: StorageOptions,
+    segmentation: str | None = None,
 ) -> tuple[bytes, Shape]:
     """Serialize an image file as an AnnotatedDatum.
 
     Args:
         path: the image.
         label: the image's class, or a function that takes the height and width of the image in the file and returns its
-            objects, (G, 7).
+            objects, (G, 7), or a list of its lanes.
         options: the options for storing the image.
+        segmentation: an image of the pixels' labels, whose file is stored as it is, or None.
 
     Returns:
         The AnnotatedDatum, and the shape of the stored image, (C, H, W).
@@ -133,12 +164,15 @@ def encode_annotated_datum(
     Raises:
         DataError: if the file cannot be read or is malformed. The message names the file.
     """
-    content = read_file(path)
+    content = read_bytes(path, DataError)
     original = decode_file(path, content, options.color, options.max_pixels)
     with locate_errors(file=str(path)):
         image = _resize(original, options)
     datum = make_datum(path, content if image is original and options.color else None, image, options.encoding)
     datum.channels, datum.height, datum.width = image.shape
+    if segmentation is not None:
+        datum.seg_label = read_bytes(segmentation, DataError)
+        decode_file(segmentation, datum.seg_label, False, options.max_pixels)
     if callable(label):
         datum.label = -1
         return serialize_annotated_datum(datum, label(original.shape[1:])), image.shape

@@ -17,7 +17,6 @@ from google.protobuf import text_format
 
 from ....base.errors import DataError, Problem, locate_errors
 from ....base.paths import read_bytes
-from ....core.data.image_decoding import read_file
 from ....core.schema.caffe_pb2 import LabelMap
 
 Size = tuple[float, float]  # height and width
@@ -86,7 +85,7 @@ def read_annotation(
         DataError: if the file cannot be read, does not have that format, or names an unknown class. The message names
             the file.
     """
-    content = read_file(path)
+    content = read_bytes(path, DataError)
     with locate_errors(file=str(path)):
         objects, (height, width) = FORMATS[file_format](content, size)
         if not (height > 0 and width > 0):
@@ -171,6 +170,39 @@ def _parse_coco_json(content: bytes, size: Size) -> tuple[list[_Object], Size]:
             "must have the form {image: {height, width}, annotation: [{category_id, bbox: [x, y, w, h]}]}: "
             f"{cause}"
         ) from error
+
+
+def read_lanes(path: str, size: Size) -> list[np.ndarray]:
+    """Read the lanes of an image from TuSimple's JSON: nodes (G, 2), x and y as fractions of the image's sides.
+
+    Args:
+        path: the file, `{"h_samples": [y, ...], "lanes": [[x, ...], ...]}` in pixels. An x below 0 means no node.
+        size: the height and width of the image, for which the file may have others.
+
+    Raises:
+        DataError: if the file cannot be read or does not have that format. The message names the file.
+    """
+    content = read_bytes(path, DataError)
+    with locate_errors(file=str(path)):
+        try:
+            root = json.loads(content)
+            image, rows = root.get("image", {}), [_parse_float(y, "h_samples") for y in root["h_samples"]]
+            lanes = [[_parse_float(x, f"lane {n}") for x in lane] for n, lane in enumerate(root["lanes"])]
+            height, width = (
+                _parse_float(image.get(side, n), f"image.{side}")
+                for side, n in zip(("height", "width"), size, strict=True)
+            )
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"is not JSON: {error}") from error
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DataError('must have the form {"h_samples": [y, ...], "lanes": [[x, ...], ...]}') from error
+        if not (height > 0 and width > 0):
+            raise DataError(f"states that the image is {height:g} x {width:g} (HxW), but both must be positive")
+        for n, lane in enumerate(lanes):
+            if len(lane) != len(rows):
+                raise DataError(f"lane {n} has {len(lane)} numbers, but there are {len(rows)} h_samples")
+    scale = np.array([width, height], np.float32)
+    return [np.array([lane, rows], np.float32).T / scale for lane in lanes]
 
 
 def _parse_txt(content: bytes, size: Size) -> tuple[list[_Object], Size]:

@@ -21,7 +21,8 @@ _RESIZE_FIELDS = {
     *("prob", "resize_mode", "height", "width", "pad_mode", "pad_value", "interp_mode", "height_scale", "width_scale"),
     "jitter",  # only YOLO's own reader uses it
 }
-_MAX_SIDE = 32767  # pixels; OpenCV's limit
+MAX_SIDE = 32767  # pixels; OpenCV's limit
+_MAX_PROB_ERROR = 1e-2  # as in MobileNet-YOLO
 _INTERPOLATION_FLAGS = {
     ResizeParameter.LINEAR: cv2.INTER_LINEAR,
     ResizeParameter.AREA: cv2.INTER_AREA,
@@ -38,12 +39,12 @@ _BORDER_TYPES = {
 
 def resize_problems(params: Any) -> Iterator[str]:
     """Yield the problems of the resize_params of a TransformationParameter."""
-    if len(params) > 1:
-        yield "transform_param has several resize_param, which only YOLO forks allow; keep one of them"
+    if len(params) > 1 and abs(sum(param.prob for param in params) - 1) > _MAX_PROB_ERROR:
+        yield "transform_param has several resize_param, but their prob do not add up to 1"
     for param in params:
-        if not (0 < param.height <= _MAX_SIDE and 0 < param.width <= _MAX_SIDE):
+        if not (0 < param.height <= MAX_SIDE and 0 < param.width <= MAX_SIDE):
             size = f"height {param.height} and width {param.width}"
-            yield f"transform_param.resize_param has {size}; both must be positive, and at most {_MAX_SIDE}"
+            yield f"transform_param.resize_param has {size}; both must be positive, and at most {MAX_SIDE}"
         for field, value in param.ListFields():
             if field.name not in _RESIZE_FIELDS and value != field.default_value:
                 yield f"transform_param.resize_param.{field.name} is not supported yet"
@@ -242,26 +243,37 @@ def describe_ignored_limits(samplers: Sequence[Any]) -> Iterator[str]:
             )
 
 
-def crop_sample(
-    samplers: Sequence[Any], keep_objects: ObjectFilter, image: AnnotatedImage, rng: np.random.Generator
-) -> AnnotatedImage:
-    """Return the crop of a random window that meets the constraints of a sampler, or the image if no window does.
+def sample_window(samplers: Sequence[Any], boxes: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
+    """Return a random window, float32 (4,), that meets the constraints of a sampler, or None if no window does.
 
     Args:
         samplers: the BatchSampler messages.
-        keep_objects: a function that selects the objects to keep.
-        image: the image.
+        boxes: the boxes of the image's objects, (G, 4).
         rng: the source of the windows and of the choice among them.
     """
-    windows = [window for sampler in samplers for window in sampler_windows(sampler, image.boxes, rng)]
-    if not windows:
-        return image
-    height, width = image.pixels.shape[:2]
-    window = clip_boxes(windows[rng.integers(len(windows))])
+    windows = [window for sampler in samplers for window in sampler_windows(sampler, boxes, rng)]
+    return clip_boxes(windows[rng.integers(len(windows))]) if windows else None
+
+
+def slice_window(window: np.ndarray, shape: tuple[int, ...]) -> tuple[slice, slice]:
+    """Return the rows and columns of a window, float32 (4,), in an image (H, W, ...) of a shape."""
+    height, width = shape[:2]
     pixel_window = window * np.array([width, height, width, height], np.float32)
     x, y = (int(v) for v in pixel_window[:2])
     w, h = (max(1, int(v)) for v in pixel_window[2:] - pixel_window[:2])
-    return keep_objects(image, window).crop(window, image.pixels[y : y + h, x : x + w])
+    return np.s_[y : y + h, x : x + w]
+
+
+_JITTER_PROBS = (0.2, 0.2, 0.6)  # of the whole image, of half of the jitter, and of all of it
+
+
+def jitter_window(jitter: float, *, keeps_aspect: bool, rng: np.random.Generator) -> np.ndarray:
+    """Return a random window of MobileNet-YOLO, float32 (4,), whose sides are at least 1 - `jitter` of the image's."""
+    share = rng.choice(3, p=_JITTER_PROBS) / 2
+    width, height = rng.uniform(1 - jitter * share, 1, 2)
+    sides = np.array([width, width if keeps_aspect else height])
+    corner = rng.uniform(0, 1 - sides)
+    return np.concatenate([corner, corner + sides]).astype(np.float32)
 
 
 def sampler_windows(batch_sampler: Any, boxes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -317,16 +329,28 @@ def augmentation_problems(param: Any, samplers: Sequence[Any]) -> Iterator[str]:
 TRANSFORM_FIELDS = ("resize_param", "noise_param", "distort_param", "expand_param", "emit_constraint")
 
 
+def read_jitter(param: Any) -> float:
+    """Return yolo_data_jitter of an AnnotatedDataParameter: its default counts for labels of YOLO only."""
+    return float(param.yolo_data_jitter) if param.yolo_data_type or param.HasField("yolo_data_jitter") else 0.0
+
+
+_WHOLE_IMAGE = np.array([0, 0, 1, 1], np.float32)
+
+
 class AugmentedImage(NamedTuple):
     """An image that is ready to be cropped and mirrored together with the other images of the batch.
 
     Attributes:
         image: the image.
         original_size: the height and width of the image before it was resized.
+        resize: the ResizeParameter by which it was resized, or None.
+        window: the part that a sampler or jitter kept, float32 (4,).
     """
 
     image: AnnotatedImage
     original_size: tuple[int, int]
+    resize: Any
+    window: np.ndarray
 
 
 class Augmentation:
@@ -351,15 +375,24 @@ class Augmentation:
         )
         self._recompress_jpeg = not definition.training
         self._samplers = [sampler for sampler in samplers if sampler.use_original_image]
-        self._resize = param.resize_param[0] if param.resize_param else None
+        self._resizes = list(param.resize_param) or [None]
+        self._jitter = read_jitter(definition.layer.annotated_data_param)
 
-    def __call__(self, image: AnnotatedImage, rng: np.random.Generator, is_encoded: bool) -> AugmentedImage:
+    def choose_size(self, uniform: float) -> int:
+        """Return which resize_param a batch takes, by their probabilities. `uniform` is a random number below 1."""
+        bounds = np.cumsum([param.prob for param in self._resizes[:-1]] if len(self._resizes) > 1 else [])
+        return int(np.searchsorted(bounds, uniform, side="right"))
+
+    def __call__(
+        self, image: AnnotatedImage, rng: np.random.Generator, is_encoded: bool, size_index: int = 0
+    ) -> AugmentedImage:
         """Augment an image.
 
         Args:
             image: the image.
             rng: the source of all random choices.
             is_encoded: whether the image was stored compressed.
+            size_index: which resize_param is applied.
 
         Raises:
             DataError: if the image does not have the channels that a change needs.
@@ -378,13 +411,24 @@ class Augmentation:
             image = recompress_if_changed(
                 expand(image, param.expand_param, self._background, self._select_objects, rng)
             )
-        image = recompress_if_changed(crop_sample(self._samplers, self._select_objects, image, rng))
+        resize = self._resizes[size_index]
+        window: np.ndarray | None
+        if self._jitter and not self._samplers:
+            keeps_aspect = resize is not None and resize.resize_mode == ResizeParameter.FIT_LARGE_SIZE_AND_PAD
+            window = jitter_window(self._jitter, keeps_aspect=keeps_aspect, rng=rng)
+        else:
+            window = sample_window(self._samplers, image.boxes, rng)
+        if window is None:
+            window = _WHOLE_IMAGE
+        else:
+            pixels = image.pixels[slice_window(window, image.pixels.shape)]
+            image = recompress_if_changed(self._select_objects(image, window).crop(window, pixels))
         height, width = image.pixels.shape[:2]
-        if self._resize is not None:
-            image = resize_image(image, self._resize, rng)
+        if resize is not None:
+            image = resize_image(image, resize, rng)
         if param.HasField("noise_param"):
             image = replace(image, pixels=add_noise(image.get_color_pixels(), param.noise_param, rng))
-        return AugmentedImage(image, (height, width))
+        return AugmentedImage(image, (height, width), resize, window)
 
     def visible_objects(self, augmented_image: AugmentedImage, window: np.ndarray, flip: bool) -> np.ndarray:
         """Return the objects in a crop, float32 (G, 7), with boxes relative to the crop.
@@ -396,6 +440,6 @@ class Augmentation:
         """
         crop = self._select_objects(augmented_image.image, window).crop(window)
         boxes = mirror_boxes(crop.boxes) if flip else crop.boxes
-        if self._resize is not None:
-            boxes = scale_boxes(boxes, self._resize, augmented_image.original_size, window)
+        if augmented_image.resize is not None:
+            boxes = scale_boxes(boxes, augmented_image.resize, augmented_image.original_size, window)
         return crop.with_boxes(boxes).objects

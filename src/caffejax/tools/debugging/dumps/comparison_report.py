@@ -166,7 +166,7 @@ class Comparison:
 
     @property
     def first_difference(self) -> Row | None:
-        """The first difference, or None if there are no differences."""
+        """The first difference, or None if all is equal."""
         return next(iter(self.differences), None)
 
     @property
