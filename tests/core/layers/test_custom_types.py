@@ -319,21 +319,56 @@ def test_an_integer_may_be_the_default_of_a_float() -> None:
         assert layer("Own", 'param_str: "factor: 0.5"')(X[0]).tolist() == (X[0] * 0.5).tolist()
 
 
-def test_a_function_cannot_change_the_settings_of_its_layer() -> None:
-    def double_power(p: Any, x: jax.Array) -> jax.Array:
-        p.power *= 2
-        return x * p.power
+def double_power(p: Any) -> None:
+    p.power *= 2
 
-    with register_temporarily(declare("Own", param="power_param")(double_power)):
+
+def keep_power(p: Any, x: jax.Array) -> jax.Array:
+    return x * p.power
+
+
+def double_power_forward(p: Any, x: jax.Array) -> jax.Array:
+    double_power(p)
+    return x * p.power
+
+
+def double_power_backward(p: Any, x: jax.Array, *, y: Any, dy: jax.Array) -> jax.Array:
+    double_power(p)
+    return dy * p.power
+
+
+def double_power_shapes(p: Any, x: Any) -> list[tuple[int, ...]]:
+    double_power(p)
+    return [x.shape]
+
+
+@pytest.mark.parametrize("what", ["forward", "backward", "check", "top_shapes", "settings"])
+def test_a_function_that_changes_the_settings_of_its_layer_is_refused(what: str) -> None:
+    functions: dict[str, Any] = {
+        "check": {"check": double_power},
+        "top_shapes": {"top_shapes": double_power_shapes},
+        "settings": {"settings": double_power},
+    }
+    own = declare("Own", param="power_param", **functions.get(what, {}))(
+        double_power_forward if what == "forward" else keep_power
+    )
+    if what == "backward":
+        own.backward(double_power_backward)
+
+    def run() -> None:
         net = Net(
             """
-            layer { name: "data" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
+            layer { name: "data" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }
             layer { name: "own" type: "Own" bottom: "x" top: "y" power_param { power: 3 } }
-            """
+            """,
+            backward="rules",
         )
-        for x in (X, X[:1]):  # each shape is traced
-            np.testing.assert_array_equal(net.apply({}, {}, {"x": x})[0]["y"], x * 6)
-        assert net.graph.layer("own").context.settings.power == 3
+        jax.grad(lambda x: net.apply({}, {}, {"x": x})[0]["y"].sum())(X)
+
+    with register_temporarily(own):
+        for _ in range(2):  # nor is the changed value kept
+            with pytest.raises(CaffejaxError, match=r"double_power\w* changed its settings p"):
+                run()
 
 
 def test_settings_that_cannot_be_read_are_refused() -> None:

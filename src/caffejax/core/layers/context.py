@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
@@ -30,7 +31,7 @@ Params = Mapping[str, Array]  # by name, in Caffe's order
 Arrays = tuple[Array, ...]
 
 # properties of a Context that depend only on layer, type and phase
-_DERIVED_PROPERTIES = ("param", "settings", "_serialized_layer")
+_DERIVED_PROPERTIES = ("param", "settings", "_serialized_param", "_serialized_layer")
 # fields of a LayerParameter that connect the layer to its net and do not affect its computation
 _NET_FIELDS = (
     "name",
@@ -134,9 +135,12 @@ class Context:
 
     @functools.cached_property
     def param(self) -> Any:
-        """The type's parameter message, where unset fields have their defaults, or None if the type has no message."""
+        """The type's parameter message, where unset fields have their defaults, or None if the type has no message.
+
+        It must not be changed: equal contexts share a trace. `call` raises an error where a function changed it.
+        """
         field_name = self.type.signature.param
-        return getattr(self.layer, field_name) if field_name else None
+        return copy.deepcopy(getattr(self.layer, field_name)) if field_name else None
 
     @functools.cached_property
     def settings(self) -> Any:
@@ -180,14 +184,17 @@ class Context:
         first_names, names = read_parameters(function)
         params, state = named_blobs
         p = keywords.pop("p") if "p" in keywords else self.settings
-        if p is not None and p is self.param:  # a copy: equal contexts share a trace, so no function may change it
-            p = type(p)()
-            p.CopyFrom(self.param)
         first = {"p": p, "params": params, "blobs": tuple(blobs)}
         for name in names:
             if name not in keywords:
                 keywords[name] = self if name == "ctx" else state if name == "state" else getattr(self, name)
-        return function(*map(first.__getitem__, first_names), *arguments, **keywords)
+        result = function(*map(first.__getitem__, first_names), *arguments, **keywords)
+        if self.param is not None and self.param.SerializeToString() != self._serialized_param:
+            name = getattr(function, "__qualname__", function)
+            raise LayerError(
+                f"{name} changed its settings p, which equal layers share: change copy.deepcopy(p) instead"
+            )
+        return result
 
     def convert_stored(self, blobs: Sequence[Any], shapes: Sequence[Shape]) -> tuple[Sequence[Any], str | None]:
         """Return the blobs of a file as the layer, whose blobs have these shapes, has them, and a warning or None.
@@ -251,6 +258,11 @@ class Context:
     @functools.cached_property
     def _comparison_key(self) -> tuple[Any, ...]:
         return id(self.type), self._serialized_layer, self.phase, self.config.layer_options, self.axis_name
+
+    @functools.cached_property
+    def _serialized_param(self) -> bytes:
+        serialized: bytes = getattr(self.layer, self.type.signature.param).SerializeToString()
+        return serialized
 
     @functools.cached_property
     def _serialized_layer(self) -> bytes:

@@ -5,6 +5,7 @@ Caffe's rules (base_conv_layer.cpp): sizes round towards zero, and all bottoms s
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -376,8 +377,7 @@ def _deconvolution_output_size(c: ConvolutionOp, x: Array) -> Shape:
 def depthwise_settings(p: ConvolutionParameter, x: Any) -> ConvolutionParameter:
     """Return the settings of a Convolution that has a group with one output for each channel of the bottom `x`."""
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
-    settings = ConvolutionParameter()
-    settings.CopyFrom(p)
+    settings = copy.deepcopy(p)
     settings.num_output = settings.group = x.shape[1]
     settings.axis = 1
     return settings

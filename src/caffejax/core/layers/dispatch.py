@@ -151,7 +151,7 @@ def _find_jitted(ctx: Context, arguments: Any) -> Any:
     """Return the jitted function of `arguments` that runs `call` with a context, one for each shape."""
     is_traced = not is_eager()
     leaves, tree = jax.tree.flatten(arguments)
-    key = call, ctx, is_traced, tree, *(getattr(leaf, "shape", None) for leaf in leaves)
+    key = ctx, is_traced, tree, *(getattr(leaf, "shape", None) for leaf in leaves)
     entry = _programs.find(key)
     if entry is None:
         run = functools.partial(call, ctx)  # a new object, with which JAX drops its programs
