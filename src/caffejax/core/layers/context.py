@@ -31,7 +31,7 @@ Params = Mapping[str, Array]  # by name, in Caffe's order
 Arrays = tuple[Array, ...]
 
 # properties of a Context that depend only on layer, type and phase
-_DERIVED_PROPERTIES = ("param", "settings", "_serialized_param", "_serialized_layer")
+_DERIVED_PROPERTIES = ("param", "settings", "_serialized_layer")
 # fields of a LayerParameter that connect the layer to its net and do not affect its computation
 _NET_FIELDS = (
     "name",
@@ -189,11 +189,10 @@ class Context:
             if name not in keywords:
                 keywords[name] = self if name == "ctx" else state if name == "state" else getattr(self, name)
         result = function(*map(first.__getitem__, first_names), *arguments, **keywords)
-        if self.param is not None and self.param.SerializeToString() != self._serialized_param:
-            name = getattr(function, "__qualname__", function)
-            raise LayerError(
-                f"{name} changed its settings p, which equal layers share: change copy.deepcopy(p) instead"
-            )
+        message = self.type.signature.param
+        if message and self.param.SerializeToString() != getattr(self.layer, message).SerializeToString():
+            changed_by = getattr(function, "__qualname__", function)
+            raise LayerError(f"{changed_by} changed its settings p, which equal layers share: change copy.deepcopy(p)")
         return result
 
     def convert_stored(self, blobs: Sequence[Any], shapes: Sequence[Shape]) -> tuple[Sequence[Any], str | None]:
@@ -258,11 +257,6 @@ class Context:
     @functools.cached_property
     def _comparison_key(self) -> tuple[Any, ...]:
         return id(self.type), self._serialized_layer, self.phase, self.config.layer_options, self.axis_name
-
-    @functools.cached_property
-    def _serialized_param(self) -> bytes:
-        serialized: bytes = getattr(self.layer, self.type.signature.param).SerializeToString()
-        return serialized
 
     @functools.cached_property
     def _serialized_layer(self) -> bytes:
