@@ -275,7 +275,10 @@ def _list_types(layer_type: LayerType) -> list[LayerType]:
         (lambda: CONV(X), "(Convolution): has 'weight', 'bias' as params: pass them, a dict of arrays, before the"),
         (lambda: CONV(CONV.init(KEY, X), X), "bottom 0 must be an array of numbers, not a value of type Variables"),
         (lambda: CONV({}, X), "(Convolution): 'weight' in params is missing"),
-        (lambda: CONV(CONV.init(KEY, X).params, X[:, :2]), "'weight' in params must be of shape (2, 2, 3, 3)"),
+        (
+            lambda: CONV(CONV.init(KEY, X).params, X[:, :2]),
+            "(2, 2, 3, 3), not (2, 3, 3, 3), with bottoms of shape (2, 2, 5, 6)",
+        ),
         (lambda: CONV.init(KEY, 5), "the shape of a bottom must be a tuple of integers, or an array, not a value of"),
         (lambda: CONV.init(0, X), "a random key must be a JAX key"),
         (

@@ -67,7 +67,10 @@ def get_layer_name(result: NonFinite) -> str | None:
 def test_a_logarithm_of_a_negative_number_is_named() -> None:
     result = find_nonfinite_of_step(LOG)
     assert get_layer_name(result) == "relu"
-    assert re.match(r"its output 'ip1' has \d NaN of 12 values; ranges of its bottoms: 'ip1' from -", result.message)
+    assert re.match(
+        r"its output 'ip1' has \d NaN of 12 values \(first at \[\d, \d\]\); ranges of its bottoms: 'ip1' from -",
+        result.message,
+    )
     assert result.advice.startswith("The layer cannot take some of these numbers")
 
 
@@ -75,8 +78,8 @@ def test_an_infinite_gradient_of_a_finite_loss_is_named() -> None:
     result = find_nonfinite_of_step(ROOT)
     assert get_layer_name(result) == "root"
     assert result.message == (
-        "the gradient of its bottom 'ip1' has 12 infinite of 12 values; everything before it in the backward "
-        "pass is finite"
+        "the gradient of its bottom 'ip1' has 12 infinite of 12 values (first at [0, 0]); everything before it "
+        "in the backward pass is finite"
     )
 
 
@@ -90,7 +93,10 @@ def test_data_that_is_not_finite_is_named() -> None:
     x = X.copy()
     x[0, 1, 2] = np.inf
     result = find_nonfinite_of_step(SOFTMAX, x)
-    assert (get_layer_name(result), result.message) == ("in", "its output 'x' has 1 infinite of 20 values")
+    assert (get_layer_name(result), result.message) == (
+        "in",
+        "its output 'x' has 1 infinite of 20 values (first at [1, 2])",
+    )
     assert "no setting helps" in result.advice
 
 
@@ -146,7 +152,9 @@ def test_parameters_that_were_not_finite_before_are_named() -> None:
     batches = {"x": jnp.asarray(X), "label": jnp.asarray(LABELS)}
     result = find_nonfinite(net, variables, batches, [jax.random.key(1)], variables)
     assert result == NonFinite(
-        "parameter weight has 1 NaN of 9 values before this step", net.graph.layer("ip2"), "Start from other weights"
+        "parameter weight has 1 NaN of 9 values (first at [0, 0]) before this step",
+        net.graph.layer("ip2"),
+        "Start from other weights",
     )
 
 
@@ -161,8 +169,8 @@ def test_a_step_that_is_finite_layer_by_layer_names_no_layer() -> None:
 def test_the_first_array_that_is_not_finite_is_named() -> None:
     finite_params = {"b": {"weight": jnp.ones(2)}, "a": {"weight": jnp.ones(3)}}
     assert find_nonfinite_variable(Variables(finite_params, {})) is None
-    nonfinite_params = {**finite_params, "a": {"weight": jnp.array([np.inf, np.nan, 1.0])}}
-    expected = "weight of layer 'a' has 1 NaN and 1 infinite of 3 values"
+    nonfinite_params = {**finite_params, "a": {"weight": jnp.array([1.0, np.inf, np.nan])}}
+    expected = "weight of layer 'a' has 1 NaN and 1 infinite of 3 values (first at [1])"
     assert find_nonfinite_variable(Variables(nonfinite_params, nonfinite_params)) == NonFinite(f"parameter {expected}")
     assert find_nonfinite_variable(Variables(finite_params, nonfinite_params)) == NonFinite(
         f"running statistic {expected}"

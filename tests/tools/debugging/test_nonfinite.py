@@ -25,12 +25,18 @@ layer {{ name: "loss" type: "EuclideanLoss" bottom: "f" bottom: "t" top: "loss" 
             "Log",
             "",
             -3.0,
-            "layer 'f' (Log): its output 'f' has 1 NaN of 4 values; ranges of its bottoms: 'ip' from -3 to 1. ",
+            "layer 'f' (Log): its output 'f' has 1 NaN of 4 values (first at [2, 0]); ranges of its "
+            "bottoms: 'ip' from -3 to 1. ",
         ),
         ("Log", "", 2.0, None),
         ("Power", "power_param { power: 0.5 }", 0.0, "layer 'f' (Power): the gradient of its bottom 'ip' has 1 "),
-        ("Exp", "", 1e30, "layer 'f' (Exp): its output 'f' has 1 infinite of 4 values"),
-        ("Log", "", jnp.nan, "layer 'x' (Input): its output 'x' has 1 NaN of 4 values. Correct the data"),
+        ("Exp", "", 1e30, "layer 'f' (Exp): its output 'f' has 1 infinite of 4 values (first at [2, 0])"),
+        (
+            "Log",
+            "",
+            jnp.nan,
+            "layer 'x' (Input): its output 'x' has 1 NaN of 4 values (first at [2, 0]). Correct the data",
+        ),
     ],
 )
 def test_the_first_layer_is_named(layer: str, settings: str, x: float, message: str | None) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from google.protobuf.message import Message
 
 from ...base.config import NetConfig, Options, resolve_options
-from ...base.errors import CaffejaxError, LayerError, SchemaError, describe_type, is_integer, require
+from ...base.errors import CaffejaxError, LayerError, SchemaError, WeightsError, describe_type, is_integer, require
 from ...base.variables import Variables
 from ..graph import Layer
 from ..layers import Declaration, HostFunction, LayerType, Variants
@@ -146,7 +146,11 @@ class LayerFunction:
         inputs = dict(zip(layer.bottoms, bottoms, strict=True))
         if layer.type.signature.loss:  # metrics count other labels in their own ways
             net.check_labels(inputs)
-        blobs, states = net.apply({layer.key: params}, {layer.key: state or {}}, inputs, key, blobs=layer.tops)
+        try:
+            blobs, states = net.apply({layer.key: params}, {layer.key: state or {}}, inputs, key, blobs=layer.tops)
+        except WeightsError as error:  # the bottom may be what is wrong
+            shapes = ", ".join(str(np.shape(bottom)) for bottom in bottoms)
+            raise WeightsError(f"{error}, with bottoms of shape {shapes}") from None
         tops = tuple(blobs[name] for name in layer.tops)
         result = tops[0] if len(tops) == 1 else tops
         return result if state is None else (result, states.get(layer.key, {}))

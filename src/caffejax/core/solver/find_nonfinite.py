@@ -135,6 +135,8 @@ def _is_finite(x: jax.Array) -> bool:
 
 
 def _describe_nonfinite(x: jax.Array) -> str:
-    """Return a text such as "has 3 NaN and 1 infinite of 12 values"."""
+    """Return a text such as "has 3 NaN and 1 infinite of 12 values (first at [0, 2])"."""
     counts = {"NaN": int(jnp.isnan(x).sum()), "infinite": int(jnp.isinf(x).sum())}
-    return f"has {' and '.join(f'{n} {kind}' for kind, n in counts.items() if n)} of {x.size} values"
+    position = [int(i) for i in np.unravel_index(int(jnp.argmin(jnp.isfinite(x))), x.shape)]
+    place = f" (first at {position})" if x.size > 1 else ""
+    return f"has {' and '.join(f'{n} {kind}' for kind, n in counts.items() if n)} of {x.size} values{place}"
