@@ -198,7 +198,7 @@ def test_one_warning_names_the_settings_that_are_ignored(tmp_path: Path, caplog:
         solver.snapshot()
     warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert warnings == [
-        "the solver has the option optimizer, so these settings are ignored: "
+        "the option optimizer replaces these settings, which only lr_schedule reads: "
         "type, momentum, weight_decay, clip_gradients, base_lr, lr_policy"
     ]
     assert not any("lr = " in message or "Learning Rate" in message for message in caplog.messages)

@@ -105,7 +105,7 @@ def drop_update_settings(param: SolverParameter, file: Path | None) -> SolverPar
     ignored = [name for name in _UPDATE_SETTINGS if name in fields]
     if ignored:
         names, location = ", ".join(ignored), f"{file}: " if file else ""
-        log.warning("%sthe solver has the option optimizer, so these settings are ignored: %s", location, names)
+        log.warning("%sthe option optimizer replaces these settings, which only lr_schedule reads: %s", location, names)
     new_param = SolverParameter()
     new_param.CopyFrom(param)
     for name in ignored:
