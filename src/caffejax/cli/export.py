@@ -325,7 +325,9 @@ def _check_file(
     if problem is not None:
         if options.check and package is not None:
             raise CaffejaxError(f"--check: not run in {title}: {problem}")
-        log.warning("not run in %s: %s", title, problem)
+        log.warning(
+            "not run in %s: %s%s", title, problem, f"; {options.report} is not written" if options.report else ""
+        )
         return
     inputs = proof.draw_inputs(inference_model, _find_normalizations(net, inference_model, options), preprocessing)
     if options.inputs:
