@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..base.errors import DataError
 from ..base.glog import log, start_logging
 from . import flags
-from .progress_bar import show_loop_progress
+from .image_databases import add_file_arguments, add_storage_flags, write_records
 
 HELP = "make a database of images with boxes"
 EXAMPLE = (
@@ -20,16 +20,12 @@ EXAMPLE = (
     "trainval.txt trainval_lmdb"
 )
 
-_LOG_EVERY = 1000
 _LABEL_FORMATS = ("xml", "json", "txt")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("root", help="prefix of each path; must end with a slash", metavar="ROOTFOLDER/")
-    parser.add_argument("list", help="the list of images and annotations, or labels", metavar="LISTFILE")
-    parser.add_argument("database", help="the folder to create", metavar="DB_NAME")
-    flags.add_backend_flag(parser)
+    add_file_arguments(parser, "the list of images and annotations, or labels")
     annotation_types = ("classification", "detection", "detection_with_segmentation", "lane_detection")
     flags.add(
         parser,
@@ -43,9 +39,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add(parser, "label_map_file", "a LabelMap with the class numbers; optional for txt files", default="")
     flags.add_switch(parser, "check_label", "has no effect: names and labels are always checked for duplicates")
-    flags.add_switch(parser, "gray", "store one channel instead of three")
-    flags.add_switch(parser, "shuffle", "store the images in a random order")
-    flags.add(parser, "seed", "the seed of the random order", type=flags.parse_count, default=0, metavar="N")
     flags.add(
         parser,
         "min_dim",
@@ -60,32 +53,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=flags.parse_count,
         default=0,
     )
-    flags.add(
-        parser,
-        "resize_width",
-        "resize to this width in pixels; needs --resize_height",
-        type=flags.parse_count,
-        default=0,
-    )
-    flags.add(
-        parser,
-        "resize_height",
-        "resize to this height in pixels; needs --resize_width",
-        type=flags.parse_count,
-        default=0,
-    )
-    flags.add_switch(parser, "check_size", "stop if an image differs in size from the first image")
-    flags.add_switch(parser, "encoded", "store compressed images; files are copied unchanged if possible")
-    flags.add(parser, "encode_type", "compress to jpg, png, ... (default: the extension of each file)", default="")
-    flags.add_options(parser, "max_image_pixels")
+    add_storage_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Make the database."""
     start_logging()
     import numpy as np
-
-    from ..core.data.database import WRITERS
 
     if (options.min_dim or options.max_dim) and (options.resize_height or options.resize_width):
         raise DataError("--min_dim and --max_dim cannot be combined with --resize_height and --resize_width")
@@ -100,15 +74,7 @@ def run(options: argparse.Namespace) -> None:
         log.info("Shuffling data")
         images = [images[i] for i in np.random.default_rng(options.seed).permutation(len(images)).tolist()]
     log.info("A total of %d images.", len(images))
-    count = 0
-    with WRITERS[options.backend](options.database) as put, show_loop_progress(len(images), "images") as advance:
-        for count, (key, record) in enumerate(_read_records(options, images), 1):
-            put(key, record)
-            advance()
-            if count % _LOG_EVERY == 0:
-                log.info("Processed %d files.", count)
-    if count % _LOG_EVERY:
-        log.info("Processed %d files.", count)
+    count = write_records(options, _read_records(options, images), len(images))
     if problem_counts:
         text = ", ".join(f"{n} with {name}" for name, n in problem_counts.items())
         log.warning(

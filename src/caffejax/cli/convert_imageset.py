@@ -8,41 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..base.errors import DataError
 from ..base.glog import log, start_logging
 from . import flags
-from .progress_bar import show_loop_progress
+from .image_databases import add_file_arguments, add_storage_flags, write_records
 
 HELP = "make a database of image files"
 EXAMPLE = "caffejax convert_imageset --resize_height=256 --resize_width=256 --shuffle images/ train.txt train_lmdb"
 
-_LOG_EVERY = 1000
-
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("root", help="prefix of each path; must end with a slash", metavar="ROOTFOLDER/")
-    parser.add_argument("list", help="the list of images and labels", metavar="LISTFILE")
-    parser.add_argument("database", help="the folder to create", metavar="DB_NAME")
-    flags.add_backend_flag(parser)
-    flags.add_switch(parser, "gray", "store one channel instead of three")
-    flags.add_switch(parser, "shuffle", "store the images in a random order")
-    flags.add(parser, "seed", "the seed of the random order", type=flags.parse_count, default=0, metavar="N")
-    flags.add(
-        parser,
-        "resize_width",
-        "resize to this width in pixels; needs --resize_height",
-        type=flags.parse_count,
-        default=0,
-    )
-    flags.add(
-        parser,
-        "resize_height",
-        "resize to this height in pixels; needs --resize_width",
-        type=flags.parse_count,
-        default=0,
-    )
-    flags.add_switch(parser, "check_size", "stop if an image differs in size from the first image")
-    flags.add_switch(parser, "encoded", "store compressed images; files are copied unchanged if possible")
-    flags.add(parser, "encode_type", "compress to jpg, png, ... (default: the extension of each file)", default="")
-    flags.add_options(parser, "max_image_pixels")
+    add_file_arguments(parser, "the list of images and labels")
+    add_storage_flags(parser)
     flags.add_switch(parser, "skip_errors", "skip images that cannot be read, with a warning")
 
 
@@ -53,7 +28,6 @@ def run(options: argparse.Namespace) -> None:
 
     import numpy as np
 
-    from ..core.data.database import WRITERS
     from ..core.data.image_list import find_files, read_list
 
     names, labels = read_list(Path(options.list))
@@ -69,15 +43,7 @@ def run(options: argparse.Namespace) -> None:
     log.info("A total of %d images.", len(paths))
     if options.encode_type and not options.encoded:
         log.info("encode_type specified, assuming encoded=true.")
-    count = 0
-    with WRITERS[options.backend](options.database) as put, show_loop_progress(len(paths), "images") as advance:
-        for count, (key, datum) in enumerate(_read_records(options, images, order), 1):
-            put(key, datum)
-            advance()
-            if count % _LOG_EVERY == 0:
-                log.info("Processed %d files.", count)
-    if count % _LOG_EVERY:
-        log.info("Processed %d files.", count)
+    write_records(options, _read_records(options, images, order), len(paths))
 
 
 def _read_records(
