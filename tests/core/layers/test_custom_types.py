@@ -79,6 +79,19 @@ def test_elementwise_layers_may_run_on_the_host() -> None:
         )
 
 
+@pytest.mark.parametrize("backward", ["autodiff", "rules"])
+@pytest.mark.parametrize(
+    ("function", "fields"),
+    [(jnp.tanh, {}), (np.tanh, {"on_host": True, "top_shapes": lambda x: [x.shape]})],
+    ids=["traced", "host"],
+)
+def test_a_type_that_stops_the_gradient_needs_no_backward(function: Any, fields: dict[str, Any], backward: Any) -> None:
+    with register_temporarily(declare("Own", stops_gradient=True, **fields)(lambda x: function(x))):
+        own = layer("Own", backward=backward)
+        np.testing.assert_allclose(own(X), np.tanh(X), rtol=1e-6)
+        assert not jax.grad(lambda x: own(x).sum())(X).any()
+
+
 def test_types_made_for_one_layer_are_released_with_their_net() -> None:
     forward_refs: list[weakref.ref[Any]] = []
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -100,8 +101,7 @@ def write_caffemodel(path: str | os.PathLike[str], net: NetParameter, blobs: Blo
         if net.HasField("name"):
             file.writelines(wire.encode_delimited(1, encode_string(net.name)))
         for layer, layer_blobs, layer_diffs in entries:
-            definition = type(layer)()
-            definition.CopyFrom(layer)
+            definition = deepcopy(layer)
             definition.ClearField("blobs")
             if net.state.HasField("phase") and not layer.HasField("phase"):
                 definition.phase = net.state.phase
@@ -133,12 +133,11 @@ def _encode_definition(layer: LayerParameter) -> list[bytes | memoryview]:
     strings = [(1, layer.name), *((3, bottom) for bottom in layer.bottom), *((4, top) for top in layer.top)]
     if all(encode_string(text) == text.encode() for _, text in strings):
         return [layer.SerializeToString()]
-    copy = type(layer)()
-    copy.CopyFrom(layer)
+    unnamed = deepcopy(layer)
     for field in ("name", "bottom", "top"):
-        copy.ClearField(field)
+        unnamed.ClearField(field)
     pieces = [piece for number, text in strings for piece in wire.encode_delimited(number, encode_string(text))]
-    return [*pieces, copy.SerializeToString()]
+    return [*pieces, unnamed.SerializeToString()]
 
 
 def _order_blobs(net: NetParameter, blobs: Blobs) -> Sequence[Sequence[ArrayLike]]:

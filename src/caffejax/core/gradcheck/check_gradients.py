@@ -47,8 +47,8 @@ UNUSED_PARAM = "never used in phase {}: its gradient is zero everywhere"
 BACKWARD_WRONG = "backward is wrong"
 AUTODIFF_WRONG = "autodiff differs from finite differences"
 ZERO_NOTE = (
-    "The backward of layer '{}' gives zeros. If it is to stop the gradient, declare so: Gradient(stops_gradient=True) "
-    "for a registered type, `stops_gradient = True` in the class of a Python layer."
+    "The backward of layer '{}' gives zeros. If it is to stop the gradient, declare so: stops_gradient=True for a "
+    "registered type, `stops_gradient = True` in the class of a Python layer."
 )
 ONE_ROW_NOTE = (
     "The bottoms of {} have one row: a gradient that is wrong by a factor of the number of rows, or in some rows only, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 
 from ...base.errors import GraphError, Problem, did_you_mean, shorten_list
@@ -78,8 +79,7 @@ def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tu
     num_earlier_readers = Counter[_Top]()
     result: list[tuple[LayerParameter, int | None]] = []
     for i, original in enumerate(layers):
-        layer = LayerParameter()
-        layer.CopyFrom(original)
+        layer = deepcopy(original)
         for j in range(len(layer.bottom)):
             top = sources.get((i, j))
             if top is not None and num_readers[top] > 1:
@@ -188,13 +188,12 @@ def rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParamete
     new_names: dict[str, str] = {}
     result = []
     for layer in reversed(layers):
-        copy = LayerParameter()
-        copy.CopyFrom(layer)
-        copy.top[:] = [new_names.get(top, top) for top in layer.top]
+        new_layer = deepcopy(layer)
+        new_layer.top[:] = [new_names.get(top, top) for top in layer.top]
         if is_in_place_reshape(layer):
             new_names[layer.top[0]] = f"{layer.top[0]}_{layer.name}"
-        copy.bottom[:] = [new_names.get(bottom, bottom) for bottom in layer.bottom]
-        result.append(copy)
+        new_layer.bottom[:] = [new_names.get(bottom, bottom) for bottom in layer.bottom]
+        result.append(new_layer)
     return result[::-1]
 
 
@@ -204,8 +203,7 @@ def reread_net(net: NetParameter) -> tuple[NetParameter, list[str]] | None:
     The net is rewritten so that its settings mean this as read first; the second result are sentences about what was
     read differently, and why. The result is None if forks agree about the settings.
     """
-    new_net = NetParameter()
-    new_net.CopyFrom(net)
+    new_net = deepcopy(net)
     sentences: dict[str, None] = {}
     for layer in new_net.layer:
         with suppress(GraphError):  # an unknown type

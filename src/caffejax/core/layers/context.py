@@ -323,8 +323,7 @@ def strip_net_fields(layer: Any) -> Any:
 
     The bottoms and tops keep their number, but their names are empty.
     """
-    message = type(layer)()
-    message.CopyFrom(layer)
+    message = copy.deepcopy(layer)
     for name in _NET_FIELDS:
         message.ClearField(name)
     message.bottom.extend([""] * len(layer.bottom))

@@ -33,6 +33,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from ...base.errors import describe_type, did_you_mean
 from . import registry
+from .helpers import no_gradient
 from .types import (
     Gradient,
     HostFunction,
@@ -170,6 +171,8 @@ def _declare(
             hint = did_you_mean(field, _PARTS_OF_FIELDS)
             raise TypeError(f"layer type '{layer_type.name}': there is no field '{field}'{hint}")
 
+    if fields.get("stops_gradient"):
+        fields = {"backward": no_gradient, "overrides_autodiff": True, **fields}
     if not isinstance(layer_type.name, str):
         raise TypeError('a type is declared by its name: @register("UnitRows")')
 

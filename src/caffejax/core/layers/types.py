@@ -178,7 +178,7 @@ class Gradient:
             gradients as Caffe does. Checks then compare the rule with autodiff only, not with finite differences.
             Default: "", which means no difference.
         stops_gradient: whether the backward pass does nothing, so that earlier layers get no gradient, although the
-            tops may depend on the bottoms. It is set for layers that select or label.
+            tops may depend on the bottoms. It is set for layers that select or label, whose `backward` is then zero.
         overwrites_diffs: whether the backward pass of Caffe or the fork overwrites the diffs of the layer's blobs
             instead of adding to them. `pycaffe.Net.backward` then overwrites them, too; training always sums over
             passes.

@@ -13,7 +13,6 @@ from ...base.errors import LayerError, require
 from ...core.layers import cross_replica
 from ...core.layers.context import Context, Shape
 from ...core.layers.declaration import declare
-from ...core.layers.helpers import no_gradient
 from ...core.schema.caffe_pb2 import PythonParameter
 from ..detection.boxes import overlaps
 
@@ -93,8 +92,6 @@ class ClusterSettings(NamedTuple):
     in_place=False,
     on_host=True,
     computes_in_float32=True,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     row_wise=True,
     origin="NVIDIA Caffe",
@@ -266,8 +263,6 @@ _TRUE_POSITIVE, _FALSE_POSITIVE, _MISSED = 1, 2, 3
     bottoms=2,
     param="python_param",
     in_place=False,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     row_wise=True,
     origin="NVIDIA Caffe",
@@ -302,8 +297,6 @@ def score_detections(p: PythonParameter, truth: jax.Array, detections: jax.Array
     tops=3,
     param="python_param",
     in_place=False,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     origin="NVIDIA Caffe",
 )

@@ -11,7 +11,6 @@ from ...base.errors import require
 from ...core.layers.context import Context, Shape
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import no_gradient
 from ...core.schema.caffe_pb2 import DetectNetGroundTruthParameter
 
 _MIN_AREA = 1.1920929e-07  # smaller areas count as 0
@@ -391,8 +390,6 @@ _LABEL_VALUES = 16  # values in a row of a label
     tops=2,
     further_params=("detectnet_groundtruth_param", "detectnet_augmentation_param"),
     in_place=False,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     row_wise=True,
     origin="NVIDIA Caffe",

@@ -14,7 +14,6 @@ from ...core.layers.context import Context, Params, ParamSpec, Phase, Shape
 from ...core.layers.cross_replica import pmean
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import no_gradient
 from ...core.schema.caffe_pb2 import AugmentationParameter
 from .augmentation import (
     COEFFICIENTS,
@@ -46,8 +45,6 @@ Arrays = tuple[jax.Array, ...]
     further_params=("coeff_schedule_param",),
     in_place=False,
     stateful=True,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     blob_names=("iterations", "pixel_mean", "channel_mean"),
     origin="FlowNet 2",
@@ -170,8 +167,6 @@ _SETTINGS_OF_IMAGES = ("max_multiplier", "recompute_mean", "mean_per_pixel", "me
     further_params=("coeff_schedule_param",),
     in_place=False,
     stateful=True,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     unsupported={"shard": "each device would draw for all rows"},
     origin="FlowNet 2",
@@ -242,8 +237,6 @@ def _parameter_geometry(p: AugmentationParameter, *bottoms: Any) -> Geometry:
     bottoms=3,
     param="augmentation_param",
     in_place=False,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     row_wise=True,
     origin="FlowNet 2",

@@ -15,7 +15,6 @@ from ...base.errors import require
 from ...core.layers.context import Shape
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import no_gradient
 from ...core.ops.host_constant import host_constant
 from ...core.schema.caffe_pb2 import AccumParameter, DownsampleParameter, ResampleParameter
 from ..general.settings_checks import check_plane_size
@@ -159,8 +158,6 @@ def resample_backward(
     bottoms=(1, 2),
     param="downsample_param",
     in_place=False,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     row_wise=True,
     origin="FlowNet 2",

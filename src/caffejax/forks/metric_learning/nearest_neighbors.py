@@ -13,7 +13,6 @@ from ...base.errors import require
 from ...core.layers.context import Context, Params, ParamSpec, Phase, Shape
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import no_gradient
 from ...core.layers.loss_helpers import in_valid_rows
 from ...core.layers.types import Indices
 from ...core.ops.vma import vary_as
@@ -33,8 +32,6 @@ _LABELS_DOC = f"MyCaffe's tables grow with the number of labels; here labels are
     param="decode_param",
     in_place=False,
     stateful=True,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     indices=Indices((1,)),
     blob_names=("centroids", "is_complete", "counts", "encodings"),
@@ -252,8 +249,6 @@ def accuracy_encoding_params(p: AccuracyParameter, x: Any, labels: Any, *, ctx: 
     param="knn_param",
     in_place=False,
     stateful=True,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     indices=Indices((1,)),
     blob_names=("count", "encodings", "labels"),
@@ -329,8 +324,6 @@ def knn_params(p: KnnParameter, x: Any, *labels: Any, phase: Phase) -> list[Para
     param="data_sequence_param",
     in_place=False,
     stateful=True,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     indices=Indices((1,)),
     origin="MyCaffe",

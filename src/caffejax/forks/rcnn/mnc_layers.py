@@ -12,7 +12,6 @@ import numpy as np
 from ...base.errors import require
 from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import no_gradient
 from ...core.ops.host_constant import host_constant
 from ...core.schema.caffe_pb2 import MaskResizeParameter
 from ..general.settings_checks import check_plane_size
@@ -112,8 +111,6 @@ def _make_resize_matrix(length: int, size: int, is_backward: bool) -> np.ndarray
     bottoms=4,
     param="python_param",
     in_place=False,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     pads_rows=True,
     origin="MNC",

@@ -13,7 +13,7 @@ from ...base.errors import require
 from ...core.layers.context import Context
 from ...core.layers.declaration import register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import as_nchw, first_top, is_after_first_axis, no_gradient
+from ...core.layers.helpers import as_nchw, first_top, is_after_first_axis
 from ...core.layers.loss_helpers import (
     ignored_label,
     in_valid_rows,
@@ -90,8 +90,6 @@ def smooth_l1_loss_ohem_backward(
     tops=2,
     param="box_annotator_ohem_param",
     in_place=False,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     counts_rows=True,
     row_tops=(0, 1),

@@ -14,7 +14,6 @@ from ...core.layers.bucketed_random import bucketed_draw, fold_in
 from ...core.layers.context import Context, Shape
 from ...core.layers.declaration import declare
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import no_gradient
 from ...core.layers.param_str import parse_param_str
 from ...core.layers.row_padding import PaddedRows, valid_rows, without_count
 from ...core.schema.caffe_pb2 import PythonParameter
@@ -47,8 +46,6 @@ _ANCHOR_DEFAULTS: dict[str, Any] = {
     tops=4,
     param="python_param",
     in_place=False,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     counts_rows=True,
     row_bottoms=(1,),
@@ -220,8 +217,6 @@ _PROPOSAL_DEFAULTS: dict[str, Any] = {
     in_place=False,
     on_host=True,
     ragged_axis=0,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     takes_one_image=True,
     origin="py-faster-rcnn",

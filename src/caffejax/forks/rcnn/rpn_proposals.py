@@ -15,7 +15,6 @@ from ...base.errors import require
 from ...core.layers.context import Context
 from ...core.layers.declaration import declare, register
 from ...core.layers.dtype_policy import promote
-from ...core.layers.helpers import no_gradient
 from ...core.layers.param_str import parse_param_str
 from ...core.ops.host_constant import host_constant
 from ...core.ops.vma import vary_as
@@ -324,8 +323,6 @@ def propose(
     param="proposal_param",
     in_place=False,
     fork_settings=("ratio", "scale", "base_size", "min_size"),
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     pads_rows=True,
     origin="pva-faster-rcnn",
@@ -397,8 +394,6 @@ _TEST_DEFAULTS = {"rpn_pre_nms_top_n": 6000, "rpn_post_nms_top_n": 300}
     tops=(1, 2),
     param="python_param",
     in_place=False,
-    backward=no_gradient,
-    overrides_autodiff=True,
     stops_gradient=True,
     pads_rows=True,
     origin="py-faster-rcnn",
