@@ -2,7 +2,6 @@
 
 import re
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -88,9 +87,7 @@ def test_a_mistake_ends_all_processes(tmp_path: Path, name: str) -> None:
     program = read_program()
     assert old in program
     with start(tmp_path, program.replace(old, new)) as cluster:
-        begin = time.monotonic()
         assert cluster.wait(60) == [1, 1], cluster.read_output(0) + cluster.read_output(1)
-        assert time.monotonic() - begin < 40
         for i, message in enumerate(messages):
             assert message in cluster.read_output(i)
             assert "stack trace" not in cluster.read_output(i)

@@ -102,11 +102,9 @@ def test_sigterm_ends_processes_that_wait_for_one_that_reads_forever(tmp_path: P
     )
     with Cluster(tmp_path, make_train_commands(2, f"--solver={solver}")) as cluster:
         cluster.wait_for(0, "Iteration 2")
-        begin = time.monotonic()
         for i in range(2):
             cluster.kill(i, signal.SIGTERM)
         assert cluster.wait(60) == [1, 1]
-        assert time.monotonic() - begin < 40
         assert "SIGTERM: waited 30 s for other processes" in cluster.read_output(0)
         assert "process 0 has ended: SIGTERM: waited 30 s" in cluster.read_output(1)
 

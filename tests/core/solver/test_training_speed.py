@@ -102,7 +102,7 @@ def test_a_slow_read_counts_from_when_the_device_becomes_idle() -> None:
     seconds_before, start_time = wait.seconds, time.perf_counter()
     wait.record_result(DelayedResult(0.1))  # type: ignore[arg-type]
     with wait.measure_read():
-        time.sleep(0.5)
+        time.sleep(1)
     assert 0.3 < wait.seconds - seconds_before <= time.perf_counter() - start_time - 0.1
 
 
