@@ -191,7 +191,8 @@ def run_in_engine(package: str, path: str, inputs: Arrays) -> dict[str, np.ndarr
         process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if process.returncode:
             lines = [line.strip() for line in process.stderr.splitlines() if line.strip()]
-            reason = " ".join(lines[-3:])[-500:] or f"its process ended with {process.returncode}"
+            hint = ", perhaps because memory ran out" if process.returncode == -9 else ""  # SIGKILL
+            reason = " ".join(lines[-3:])[-500:] or f"its process ended with {process.returncode}{hint}"
             raise GraphError(Problem(f"{package} {get_version(package)} does not run it: {reason}", path))
         with np.load(outputs_file) as stored:
             return {name[1:]: stored[name] for name in stored.files}

@@ -1,5 +1,7 @@
 """Exports for engines: the engine computes what the net computes, or a message names the layer."""
 
+import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -209,6 +211,13 @@ def test_an_engine_that_refuses_a_file_is_quoted(tmp_path: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"no model")
     with pytest.raises(CaffejaxError, match=r"bad.onnx: onnxruntime .* does not run it: "):
         run_in_engine("onnxruntime", str(tmp_path / "bad.onnx"), {})
+
+
+def test_an_engine_that_is_killed_may_have_needed_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = subprocess.CompletedProcess([], -signal.SIGKILL, "", "")
+    monkeypatch.setattr("caffejax.export.proof.subprocess.run", lambda *arguments, **options: killed)
+    with pytest.raises(CaffejaxError, match="its process ended with -9, perhaps because memory ran out"):
+        run_in_engine("onnxruntime", "net.onnx", {})
 
 
 def test_opencv_4_is_not_taken_for_opencv_5(monkeypatch: pytest.MonkeyPatch) -> None:
