@@ -17,9 +17,9 @@ from layer_nets import Replay
 RECORDED_CASES = [c for c in ACCEPTED_CASES if "stochastic" not in c and c["type"] != "Python"]
 FIRST_CASES = find_first_cases([c for c in RECORDED_CASES if layer_type(c["type"]).signature.bottoms != 0])
 
-# figures about a net rather than blobs of it: never in less than float32
+# figures about a net rather than blobs of it, and labels: never in less than float32
 LOSS_AND_METRIC_TYPES = {
-    name for name, t in layer_types().items() if t.signature.loss or name.endswith(("Accuracy", "Evaluate"))
+    name for name, t in layer_types().items() if t.signature.loss or name.endswith(("Accuracy", "Evaluate", "Decoder"))
 }
 
 # sums of large terms of both signs, of which rounding the bottoms changes much

@@ -8,11 +8,12 @@ import pytest
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
 from layer_nets import first_top, net_text
-from layer_suite import BATCH, fork_properties, layer_case
+from layer_suite import BATCH, fork_properties, layer_case, recorded
 
 IMAGES = (BATCH, 2, 5, 6)
 FLOW = (BATCH, 2, 5, 6)
 
+test_recorded = recorded("ChannelNorm", "FlowWarp", "Mean", family="flow")
 test_properties = fork_properties(
     layer_case("ChannelNorm", "", IMAGES),
     layer_case("FlowWarp", "", IMAGES, FLOW),

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
 from layer_nets import first_top, net_text
-from layer_suite import BATCH, fork_properties, layer_case
+from layer_suite import BATCH, fork_properties, layer_case, recorded
 
 IMAGES = (BATCH, 2, 5, 6)
 
+test_recorded = recorded("Accum", family="flow")
 test_properties = fork_properties(
     layer_case("Resample", "resample_param { height: 3 width: 7 }", IMAGES, name="linear"),
     layer_case("Resample", "resample_param { height: 8 width: 9 type: CUBIC }", IMAGES, name="cubic"),

@@ -9,7 +9,7 @@ import pytest
 from caffejax.base.errors import CaffejaxError
 from caffejax.core.program.net import Net
 from layer_nets import net_text
-from layer_suite import BATCH, fork_properties, layer_case
+from layer_suite import BATCH, fork_properties, layer_case, recorded
 
 FILLERS = (
     'Filter_Filler { type: "msra" } BN_Scaler_Filler { type: "uniform" min: 0.5 max: 2 } '
@@ -17,6 +17,7 @@ FILLERS = (
 )
 BOTTOM = (BATCH, 3, 4, 5)
 
+test_recorded = recorded("DenseBlock", family="general")
 test_properties = fork_properties(
     layer_case("DenseBlock", f"denseblock_param {{ numTransition: 2 growthRate: 2 {FILLERS} }}", BOTTOM),
     layer_case(

@@ -6,8 +6,9 @@ import pytest
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
 from layer_nets import first_top, net_text
-from layer_suite import IMAGE, fork_properties, layer_case
+from layer_suite import IMAGE, fork_properties, layer_case, recorded
 
+test_recorded = recorded("Eltwise", family="general")
 test_properties = fork_properties(
     layer_case("Eltwise", "eltwise_param { operation: SUM coeff: -0.5 }", IMAGE, name="one_bottom")
 )

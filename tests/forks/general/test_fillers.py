@@ -6,6 +6,9 @@ import pytest
 from caffejax.base.errors import LayerError
 from caffejax.core.layers.fillers import fill
 from caffejax.core.schema.caffe_pb2 import FillerParameter
+from layer_suite import recorded
+
+test_recorded = recorded("DummyData", family="general")
 
 
 @pytest.mark.parametrize("values", [[], [0.5], [2, -3, 4, 5]])

@@ -11,7 +11,7 @@ import pytest
 from caffejax.base.errors import GraphError
 from caffejax.core.program.net import Net
 from layer_nets import net_text, run_layer
-from layer_suite import BATCH, fork_properties, layer_case
+from layer_suite import BATCH, fork_properties, layer_case, recorded
 
 
 def draw_continuation_indicators(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -31,6 +31,7 @@ def draw_label_sequences(random: np.random.Generator, shape: tuple[int, ...]) ->
 
 SAMPLERS: dict[str, Any] = {"b1": draw_label_sequences}
 
+test_recorded = recorded("CTCGreedyDecoder", family="sequences")
 test_properties = fork_properties(
     layer_case(
         "CTCGreedyDecoder",

@@ -9,7 +9,7 @@ from layer_nets import net_text, run_layer
 from layer_suite import BATCH, fork_properties, layer_case, recorded
 from yolo.cases import draw_labels
 
-test_recorded = recorded("Reorg", family="yolo")
+test_recorded = recorded("AssistedExcitation", "Reorg", family="yolo")
 test_properties = fork_properties(
     layer_case(
         "AssistedExcitation", "", (BATCH, 3, 4, 5), (BATCH, 1, 5, 5), (BATCH, 1, 4, 5), samplers={"b1": draw_labels}

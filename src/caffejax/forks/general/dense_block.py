@@ -42,7 +42,8 @@ _BOTTLENECK = 4  # channels of the first convolution of a transition with use_BC
         "weight_sum",
     ),
     origin="Tongcheng's DenseNet fork, caffe_ocr",
-    restrictions="It computes what the fork computes on a GPU; on a CPU the fork drops nothing. No recorded case.",
+    restrictions="It computes what the fork computes on a GPU; on a CPU the fork drops nothing, and divides by the "
+    "unbiased deviation in TRAIN, of which there is no recorded case.",
 )
 def dense_block(
     p: DenseBlockParameter, params: Params, x: jax.Array, *, state: Params, ctx: Context

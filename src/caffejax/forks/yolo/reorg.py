@@ -67,7 +67,7 @@ def _reorder(x: jax.Array, s: int, inverts: bool) -> jax.Array:
     origin="MobileNet-YOLO",
     restrictions="The addition does not fade during training: the fork multiplies it by "
     "cos(pi / 2 * iter / max_iter), which a net does not know. All images are excited; in the fork, which "
-    "indexes the masks wrongly, only the first is. No recorded case.",
+    "indexes the masks wrongly, only the first is.",
 )
 def assisted_excitation(x: jax.Array, labels: jax.Array, mean: jax.Array) -> jax.Array:
     """Add a map to the cells of labelled boxes in each channel of x.

@@ -33,7 +33,7 @@ _THRESHOLD = 0.5  # labels above it belong to the class
     origin="MobileNet-YOLO",
     restrictions="`class_scale`, `num_class`, `use_logic_gradient` and `use_hardsigmoid` are ignored, as in "
     "the fork. The weight of a class that has more than two thirds of the pixels is 0; the fork's is negative, and its "
-    "gradient points away from the labels. No recorded case.",
+    "gradient points away from the labels.",
 )
 def yolo_seg(x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array, ctx: Context) -> jax.Array:
     """Compute the sum of squares of d = `object_scale` * (sigmoid(x) - label), divided by N, as a scalar.
@@ -92,7 +92,7 @@ def _subtract_labels(ctx: Context, x: jax.Array, labels: jax.Array, *pixel_count
     origin="MobileNet-YOLO",
     restrictions="All images are counted; the fork counts only the first image. `num_classes` is ignored. In tests "
     'with `eval_type: "detection_segmentation"` a class\'s mean is over the batches that have it; in the fork, '
-    "its first -1 ends the sum. No recorded case; if probabilities are resized, single pixels may differ.",
+    "its first -1 ends the sum.",
 )
 def segmentation_evaluate(
     p: SegmentationEvaluateParameter, x: jax.Array, labels: jax.Array, *, ctx: Context
@@ -101,7 +101,7 @@ def segmentation_evaluate(
 
     Bottoms: probabilities (N, C, H, W), and labels (N, C, H', W'). The top has shape (1, 1, 1, C). A class without
     pixels gets 0. If the sizes differ, probabilities are truncated to multiples of 1/255 and resized to H' x W' by
-    area, as OpenCV does, and a class without labels gets -1.
+    OpenCV's linear interpolation, since the fork passes INTER_AREA as another argument; a class without labels gets -1.
     """
     shape, label_shape, threshold = x.shape, labels.shape, p.threshold
     require(
@@ -126,25 +126,22 @@ def segmentation_evaluate(
 
 
 def _resize_bytes(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
-    """Resize images (N, C, H, W) of integers from 0 to 255 to `size` by area, and round the result, as in OpenCV."""
+    """Resize images (N, C, H, W) of integers from 0 to 255 to `size` as OpenCV's linear interpolation of bytes does."""
     check_side_length(size)
-    shrinks = all(n <= old_size for old_size, n in zip(x.shape[2:], size, strict=True))
-    rows, columns = (_area_weights(old_size, n, shrinks) for old_size, n in zip(x.shape[2:], size, strict=True))
-    return jnp.floor(jnp.einsum("ij,ncjk,lk->ncil", rows, x, columns, precision="highest") + 0.5)
+    (above, below, *row_weights), (left, right, *column_weights) = map(_read_neighbours, x.shape[2:], size)
+    pixels = x.astype(jnp.int32)
+    rows = column_weights[0] * pixels[..., left] + column_weights[1] * pixels[..., right]
+    upper, lower = (
+        (weights[:, None] * (rows[:, :, index] >> 4)) >> 16  # OpenCV truncates each
+        for weights, index in zip(row_weights, (above, below), strict=True)
+    )
+    return (upper + lower + 2) >> 2
 
 
-def _area_weights(old_size: int, new_size: int, shrinks: bool) -> np.ndarray:
-    """Return the weight of each old pixel in each new pixel of an axis, float32 (new, old).
-
-    Where an image does not shrink along both axes, OpenCV interpolates along both between two old pixels, in the parts
-    of a new pixel that they cover.
-    """
-    scale, new, old = old_size / new_size, np.arange(new_size)[:, None], np.arange(old_size)
-    if shrinks:
-        overlap = np.minimum((new + 1) * scale, old + 1) - np.maximum(new * scale, old)
-        return (np.maximum(overlap, 0) / scale).astype(np.float32)
-    low = np.floor(new * scale)
-    fraction = (new + 1) - (low + 1) / scale
-    fraction = np.where(fraction <= 0, 0, fraction - np.floor(fraction))
-    high = np.minimum(low + 1, old_size - 1)
-    return ((old == low) * (1 - fraction) + (old == high) * fraction).astype(np.float32)
+def _read_neighbours(old_size: int, new_size: int) -> tuple[np.ndarray, ...]:
+    """Return the indices of the two old pixels around each new pixel of an axis, and their weights in 1/2048."""
+    center = ((np.arange(new_size) + 0.5) * (old_size / new_size) - 0.5).astype(np.float32)
+    low = np.floor(center).astype(np.int32)
+    high_weight = np.rint((center - low) * 2048).astype(np.int32)
+    indices = (np.clip(i, 0, old_size - 1) for i in (low, low + 1))
+    return *indices, 2048 - high_weight, high_weight
