@@ -34,6 +34,7 @@ from caffejax.pycaffe.shim import FOLDER as SHIM
 LIST = Path(__file__).with_suffix(".toml")
 _CLASSES = ("cat", "dog", "person", "car")
 _NUMPY_TYPE_ALIASES = ("float", "int", "bool", "object")  # NumPy's former names of Python's types
+_SCIPY_MISC = Path("build", "python", "scipy_misc.py")  # in a copy, functions of images that SciPy had in scipy.misc
 _STAMP = ".caffejax-edits"  # the file in a copy that names the data and the edits that are made
 
 
@@ -117,6 +118,8 @@ def copy_checkout(checkout: Path, copy: Path) -> None:
         script = f'#!/bin/sh\ncase "$1" in\n*.py) exec {sys.executable} -m caffejax run "$@" ;;\nesac\n'
         (folder / name).write_text(f'{script}exec {sys.executable} "$@"\n')
         (folder / name).chmod(0o755)
+    (copy / _SCIPY_MISC).parent.mkdir()
+    (copy / _SCIPY_MISC).write_text(_SCIPY_MISC_CODE)
 
 
 def edit_files(flow: dict[str, Any], copy: Path, home: Path) -> None:
@@ -142,9 +145,9 @@ def run_workflow(flow: dict[str, Any], copy: Path, home: Path, options: argparse
         if not (copy / weights).exists():
             write_weights(copy / net, copy / weights)
     path = os.pathsep.join([str(copy / "build" / "bin"), str(copy / "build" / "tools"), os.environ.get("PATH", "")])
-    packages = [str(SHIM), str(Path(caffejax.__file__).parents[1]), str(copy / "python")]
+    packages = [SHIM, Path(caffejax.__file__).parents[1], copy / "python", copy / _SCIPY_MISC.parent]
     environment = {**os.environ, "PATH": path, "HOME": str(home), "MPLBACKEND": "Agg", "CAFFE_ROOT": str(copy)}
-    environment |= {"PYTHONPATH": os.pathsep.join(filter(None, packages)), "JAX_PLATFORMS": "cpu"}
+    environment |= {"PYTHONPATH": os.pathsep.join(map(str, packages)), "JAX_PLATFORMS": "cpu"}
     environment["CAFFEJAX_DEVICE"] = "cpu"  # also where a script says -gpu 0
     script = "set -e\n" + "\n".join(flow["run"])
     folder = copy / flow.get("folder", ".")
@@ -165,7 +168,7 @@ def run_workflow(flow: dict[str, Any], copy: Path, home: Path, options: argparse
             os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()
             return _describe_failure(f"takes more than {options.seconds:g} s", output, options)
-    if process.returncode:
+    if process.returncode != flow.get("exit_code", 0):
         return _describe_failure(f"exit code {process.returncode}", output, options)
     return _describe_failure(problem, output, options) if (problem := find_wrong_result(flow, folder, output)) else "ok"
 
@@ -223,6 +226,34 @@ def to_numpy2(path: Path, edit: dict[str, Any]) -> None:
     path.write_text(text)
 
 
+def to_scipy1(path: Path, edit: dict[str, Any]) -> None:
+    """Take the functions of images that SciPy had in scipy.misc from the module that `copy_checkout` writes."""
+    text = re.sub(r"\bfrom scipy import misc\b", "import scipy_misc as misc", path.read_text())
+    path.write_text(re.sub(r"\bscipy\.misc\b", "scipy_misc", text))
+
+
+_SCIPY_MISC_CODE = """
+import numpy as np
+import PIL.Image
+
+
+def imread(name):
+    return np.asarray(PIL.Image.open(name))
+
+
+def imresize(image, size, interp="bilinear"):
+    size = size if isinstance(size, tuple) else (np.array(image.shape[:2]) * size).astype(int)
+    filter = getattr(PIL.Image.Resampling, interp.upper())
+    return np.asarray(PIL.Image.fromarray(image).resize((int(size[1]), int(size[0])), filter))
+
+
+def imsave(name, image):
+    if image.dtype != np.uint8:
+        image = (image - image.min()) / (np.ptp(image) or 1) * 255
+    PIL.Image.fromarray(image.astype(np.uint8)).save(name)
+"""
+
+
 def replace_pattern(path: Path, edit: dict[str, Any]) -> None:
     """Replace a regular expression; it is an error if nothing matches."""
     text, count = re.subn(edit["pattern"], edit["with"], path.read_text(errors="surrogateescape"))
@@ -258,6 +289,7 @@ def to_script(path: Path, edit: dict[str, Any]) -> None:
 _EDIT_RULES: dict[str, Callable[[Path, dict[str, Any]], None]] = {
     "python3": to_python3,
     "numpy2": to_numpy2,
+    "scipy1": to_scipy1,
     "replace": replace_pattern,
     "set": set_fields,
     "notebook": to_script,

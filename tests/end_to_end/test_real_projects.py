@@ -12,7 +12,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 import real_projects
 
 PROJECT_LIST = tomllib.loads(real_projects.LIST.read_text())
-FIELDS = {"project", "name", "needs", "data", "weights", "edits", "folder", "run", "output", "files", "numbers"}
+CHECKS = ("output", "files", "numbers")
+FIELDS = {"project", "name", "needs", "data", "weights", "edits", "folder", "run", "exit_code", *CHECKS}
 
 
 def test_the_list_is_valid() -> None:
@@ -24,7 +25,8 @@ def test_the_list_is_valid() -> None:
     assert len({(workflow["project"], workflow["name"]) for workflow in workflows}) == len(workflows)
     for workflow in workflows:
         assert workflow.keys() <= FIELDS
-        assert any(workflow.get(name) for name in ("output", "files", "numbers"))
+        assert any(workflow.get(name) for name in CHECKS)
+        assert not any("|| true" in command for command in workflow["run"])
         assert set(workflow.get("data", ())) <= real_projects._DATA_MAKERS.keys()
         assert set(workflow.get("needs", ())) <= PROJECT_LIST["projects"].keys()
         assert {edit["rule"] for edit in workflow.get("edits", ())} <= real_projects._EDIT_RULES.keys()
@@ -54,6 +56,17 @@ project = "a/good"
 name = "wrong number"
 run = ["echo 'loss = 2'"]
 numbers = [{ pattern = "loss = (\\\\d+)", value = 1, tolerance = 0.5 }]
+[[workflow]]
+project = "a/good"
+name = "expected exit code"
+edits = [{ rule = "scipy1", files = ["*.py"] }]
+run = ["python -c 'import scipy_misc'", "false"]
+exit_code = 1
+[[workflow]]
+project = "a/good"
+name = "no failure"
+run = ["true"]
+exit_code = 1
 [[workflow]]
 project = "a/good"
 name = "slow"
@@ -91,14 +104,16 @@ def test_the_runner_edits_a_copy_and_reports_the_outcomes(
     assert outcomes[0].startswith("ok")
     assert "at commit" in outcomes[0]
     assert "is 2, not 1 within 0.5" in outcomes[1]
-    assert "takes more than 20 s" in outcomes[2]
-    assert outcomes[3].startswith("absent: the Python package not_there")
-    assert outcomes[4].startswith("FAILS in caffejax: exit code 1; caffejax: absent.prototxt")
-    assert outcomes[5] == "absent: there is no checkout"
-    assert lines[num_workflows] == "1 of 4 workflows of 1 projects go through"
+    assert outcomes[2].startswith("ok")
+    assert "exit code 0" in outcomes[3]
+    assert "takes more than 20 s" in outcomes[4]
+    assert outcomes[5].startswith("absent: the Python package not_there")
+    assert outcomes[6].startswith("FAILS in caffejax: exit code 1; caffejax: absent.prototxt")
+    assert outcomes[7] == "absent: there is no checkout"
+    assert lines[num_workflows] == "2 of 6 workflows of 1 projects go through"
     assert lines[num_workflows + 1 :] == [
         "failed in caffejax: a/good: absent net",
-        "failed in caffejax or the project: a/good: wrong number; a/good: slow",
+        "failed in caffejax or the project: a/good: wrong number; a/good: no failure; a/good: slow",
     ]
     assert (checkout / "script.py").read_text() == script
     assert not (checkout / "build").exists()
