@@ -1,5 +1,7 @@
 """Error texts with long and many names from a file."""
 
+from itertools import chain, count
+
 import pytest
 
 from caffejax.base.errors import CaffejaxError, Problem, did_you_mean
@@ -32,3 +34,7 @@ def test_only_the_first_of_many_problems_are_listed() -> None:
 )
 def test_suggestions_are_names_that_somebody_may_have_meant(name: str, known: list[str], suggested: str | None) -> None:
     assert did_you_mean(name, known) == (f"; did you mean '{suggested}'?" if suggested else "")
+
+
+def test_only_some_of_many_names_are_compared() -> None:
+    assert did_you_mean("kernl", chain(["kernel"], map(str, count()))) == "; did you mean 'kernel'?"

@@ -113,6 +113,36 @@ def test_inputs_come_from_a_file(folder: Path, capsys: pytest.CaptureFixture[str
     assert "'data' has shape (1, 3, 4, 8), but the input has (1, 3, 8, 8)" in capsys.readouterr().err
 
 
+def test_damaged_inputs_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez("x.npz", data=np.zeros((1, 3, 8, 8), np.float32))
+    archive = Path("x.npz").read_bytes()
+    Path("damaged.npz").write_bytes(archive.replace(bytes(64), bytes(63) + b"x", 1))
+    Path("archive.npy").write_bytes(archive)
+    Path("empty.npy").touch()
+    np.save("words.npy", np.full((1, 3, 8, 8), "x"))
+    Path("array.npz").write_bytes(Path("words.npy").read_bytes())
+    for name, message in (
+        ("damaged.npz", "its member 'data.npy' is not an array, or damaged: Bad CRC-32"),
+        ("archive.npy", "is not a .npy file of real numbers, or damaged: the magic string is not correct"),
+        ("empty.npy", "is not a .npy file of real numbers, or damaged: EOF"),
+        ("words.npy", "is not a .npy file of real numbers, or damaged: its dtype is <U1"),
+        ("array.npz", "it contains one array, as an .npy file does"),
+        (".", "cannot be read: Is a directory|this is a folder"),
+    ):
+        assert run_export("plain.prototxt", "--check", f"--inputs={name}") == 1
+        assert re.search(message, capsys.readouterr().err), name
+
+
+@pytest.mark.parametrize("report", ["absent/page.html", ".", "plain.prototxt", "inputs.npy", "net.onnx"])
+def test_a_report_that_cannot_be_written_is_refused_at_once(
+    folder: Path, capsys: pytest.CaptureFixture[str], report: str
+) -> None:
+    np.save("inputs.npy", np.zeros((1, 3, 8, 8), np.float32))
+    assert run_export("plain.prototxt", "--check", "--inputs=inputs.npy", f"--report={report}") == 1
+    assert re.search("cannot be written|would overwrite an input file", capsys.readouterr().err)
+    assert not Path("net.onnx").exists()
+
+
 def test_images_are_drawn_in_the_range_of_the_transform_param(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[np.ndarray] = []
     monkeypatch.setattr(

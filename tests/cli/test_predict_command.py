@@ -362,6 +362,7 @@ def test_an_output_without_extension_is_a_folder(out: str) -> None:
         ("0.png --out=drawn.xyz", ["drawn.xyz: '.xyz' is not a picture format"]),
         ("0.png --mean=1,2", ["--mean: the mean has 2 channels, but the net's input has 3"]),
         ("0.png --mean=absent.npy", ["absent.npy: the mean cannot be read"]),
+        ("0.png --mean=words.npy", ["words.npy: is not a .npy file of real numbers, or damaged: its dtype is <U1"]),
         ("0.png --size=3", ["--size must be a height and a width"]),
         ("0.png --output=absent", ["net.prototxt: outputs: no blob 'absent'"]),
         ("0.png --labels=absent.txt", ["absent.txt: no such file"]),
@@ -376,6 +377,7 @@ def test_invalid_arguments_are_refused(capsys: pytest.CaptureFixture[str], argum
     write_pictures(2)
     Path("bad.png").write_bytes(b"abc")
     Path("file").touch()
+    np.save("words.npy", np.full(3, "x"))
     assert main(["predict", "net.prototxt", "--weights=net.npz", *arguments.split()]) == 1
     err = capsys.readouterr().err
     assert "Traceback" not in err

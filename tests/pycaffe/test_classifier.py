@@ -257,6 +257,12 @@ def test_detect_writes_the_detectors_predictions(model_folder: Path, tmp_path: P
     [
         (("classify", "absent.png", "out.npy"), r"absent\.png: no such file"),
         (("classify", "junk.npy", "out.npy"), r"junk\.npy: is not a \.npy file"),
+        (
+            ("classify", "words.npy", "out.npy"),
+            r"words\.npy: is not a \.npy file of real numbers, .*: its dtype is <U1",
+        ),
+        (("classify", "number.npy", "out.npy"), r"number\.npy: has shape \(\), so it is not an array of images"),
+        (("classify", "huge.npy", "out.npy"), r"huge\.npy: is not a \.npy file .* takes 8000000000000 bytes"),
         (("classify", "flat.npy", "out.npy"), r"flat\.npy: has shape \(4,\), so it is not an array of images"),
         (("classify", "{job}", "out.npy"), r"contains no \*\.jpg images; --ext"),
         (("classify", "{job}/0.png", "out.npy", "--images_dim=5,5"), r"5 x 5 cannot be cropped to 10 x 10"),
@@ -288,6 +294,10 @@ def test_errors_are_reported_and_leave_no_file(
         'layer { name: "d" type: "DummyData" top: "d" dummy_data_param { shape { dim: 1 } } }'
     )
     np.save("flat.npy", np.zeros(4))
+    np.save("words.npy", np.full((1, 10, 10, 3), "x"))
+    np.save("number.npy", 1.0)
+    content = Path("number.npy").read_bytes()
+    Path("huge.npy").write_bytes(content.replace(b"(), }" + 14 * b" ", b"(1000000000000,), }"))
     Path("bad.csv").write_text(header + "a.png,1,2,x,4\nb.png,1,2\n")
     Path("columns.csv").write_text("filename,ymin,xmin,ymax\n")
     Path("empty.csv").write_text(header)

@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from numbers import Integral
 from typing import Any, TypeGuard
 
@@ -18,6 +19,7 @@ _MAX_MESSAGE_LENGTH = 10_000
 _MAX_PATH_LENGTH = 5_000  # operating systems open paths of at most 4,096 characters
 _MAX_NAME_LENGTH = 300
 _MAX_PROBLEMS = 1_000  # problems that an error's text lists
+_MAX_KNOWN_NAMES = 10_000  # names that are compared with a wrong one
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ def did_you_mean(name: str, known_names: Iterable[str]) -> str:
 
     The first known name of the form `name_...` counts as the most similar, such as kernel_size for kernel.
     """
-    names_by_lowercase = {k.lower(): k for k in known_names}
+    names_by_lowercase = {k.lower(): k for k in islice(known_names, _MAX_KNOWN_NAMES)}
     extensions = (k for k in names_by_lowercase if k.startswith(f"{name.lower()}_"))
     match = next(extensions, None) or _find_similar(name.lower(), names_by_lowercase)
     return f"; did you mean '{names_by_lowercase[match]}'?" if match else ""

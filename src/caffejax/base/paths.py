@@ -14,8 +14,11 @@ from itertools import islice
 from pathlib import Path
 
 from .errors import CaffejaxError, Problem, did_you_mean, raise_if_any
+from .host_memory import get_free_memory
+from .human_readable import format_bytes
 
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_MAX_UNCHECKED_SIZE = 1 << 28  # bytes up to which a file is read without a look at the free memory
 
 _latin1_strings: set[str] = set()  # those that `decode_string` returned last for bytes that are not UTF-8
 
@@ -134,12 +137,15 @@ def read_content(path: str | os.PathLike[str], max_bytes: int = -1) -> bytes:
 
     Raises:
         OSError: if the file cannot be read, or without a limit is a character device such as /dev/zero, which has no
-            end.
+            end, or larger than the free memory.
         ValueError: if the path has a NUL character.
     """
     with open(path, "rb") as file:
-        if max_bytes < 0 and stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
+        status = os.fstat(file.fileno())
+        if max_bytes < 0 and stat.S_ISCHR(status.st_mode):
             raise OSError(errno.EINVAL, "it is a device, not a file")
+        if max_bytes < 0 and status.st_size > _MAX_UNCHECKED_SIZE and status.st_size > get_free_memory():
+            raise OSError(errno.ENOMEM, f"it has {format_bytes(status.st_size)}, more than the free memory")
         return file.read(max_bytes)
 
 

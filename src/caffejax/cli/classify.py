@@ -42,6 +42,7 @@ def run(options: argparse.Namespace) -> None:
     from ..base.errors import DataError, Problem
     from ..base.glog import start_logging
     from ..pycaffe.classifier import Classifier
+    from ..tools.prediction.preprocessing import read_npy
 
     start_logging()
     image_flags.check_files(options)
@@ -50,11 +51,11 @@ def run(options: argparse.Namespace) -> None:
     input_path = Path(options.input_file)
     image_paths: list[Path] = []
     if input_path.suffix == ".npy":
-        images = image_flags.load_npy(input_path)
-        inputs = list(images)
-        if not inputs or inputs[0].ndim != 3:
+        images = read_npy(input_path)
+        if images.ndim != 4 or not len(images):
             message = f"has shape {images.shape}, so it is not an array of images (N, H, W, K)"
             raise DataError(Problem(message, str(input_path)))
+        inputs = list(images)
     else:
         image_paths = sorted(input_path.glob(f"*.{options.ext}")) if os.path.isdir(input_path) else [input_path]
         if not image_paths:

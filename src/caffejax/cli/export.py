@@ -92,6 +92,9 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     export_format = _select_format(options)
     _check_target(export_format, options)
+    weights_files = flags.split_commas(options.weights)
+    if options.report:
+        flags.check_output_path(options.report, options.model, options.inputs, options.to, *weights_files)
     from ..export import InferenceModel, find_zero_weights, load_export_weights
 
     net = net_flags.build_net(options)
@@ -100,7 +103,6 @@ def run(options: argparse.Namespace) -> None:
     _check_batch_axis(inference_net, options.batch_axis or 0)
     if isinstance(options.batch, int):
         inference_net = inference_net.with_batch(options.batch, options.batch_axis or 0)
-    weights_files = flags.split_commas(options.weights)
     inference_model = InferenceModel(
         inference_net, load_export_weights(net, inference_net, weights_files, random_weights=options.random_weights)
     )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from ..base.errors import CaffejaxError, DataError, Problem
+from ..base.errors import CaffejaxError, Problem
 from ..base.glog import start_logging
 from . import device_flags, flags, net_flags
 
@@ -42,13 +41,15 @@ def run(options: argparse.Namespace) -> None:
     """Print the table; raise `CaffejaxError` if gradients disagree."""
     start_logging()
     from ..core.gradcheck import check_gradients
+    from ..tools.debugging.dumps.dump import read_inputs
 
     with device_flags.default_device_scope(options):
+        net = net_flags.build_net(options)
         report = check_gradients(
-            net_flags.build_net(options),
+            net,
             layers=flags.split_commas(options.layers) if options.layers else None,
             weights=options.weights,
-            inputs=_read_arrays(options.inputs) if options.inputs else None,
+            inputs=read_inputs(options.inputs, net.input_names) if options.inputs else None,
             samples=options.samples,
             seed=options.seed,
         )
@@ -59,15 +60,3 @@ def run(options: argparse.Namespace) -> None:
         raise CaffejaxError(
             Problem(str(row), file=options.model, layer=row.layer, layer_type=row.type) for row in report.failures
         )
-
-
-def _read_arrays(path: str) -> dict[str, Any]:
-    import zipfile
-
-    import numpy as np
-
-    try:
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-            return dict(file)
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(Problem(f"cannot be read as .npz: {error}", file=path)) from error

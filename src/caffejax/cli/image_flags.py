@@ -155,32 +155,16 @@ def convert_value_errors(model: str) -> Iterator[None]:
 def _read_mean(path: str | None) -> np.ndarray | None:
     from ..base.errors import DataError, Problem
     from ..core.schema.blob_proto import read_blob_proto
+    from ..tools.prediction.preprocessing import read_npy
 
     if not path:
         return None
     if path.endswith(".npy"):
-        return load_npy(path)
+        return read_npy(path)
     mean = read_blob_proto(path)
     if not mean.size:
         raise DataError(Problem("has no numbers, so it is not a mean", path))
     return mean.reshape(mean.shape[-3:])
-
-
-def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
-    """Read the array in a .npy file.
-
-    Raises:
-        DataError: if the file cannot be read.
-    """
-    import numpy as np
-
-    from ..base.errors import DataError, Problem
-
-    try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(Problem(f"is not a .npy file, or cannot be read: {reason}", str(path))) from error
 
 
 def write_tiles(maps: np.ndarray, options: argparse.Namespace, title: str) -> None:

@@ -19,6 +19,8 @@ import numpy as np
 from ..base.errors import CaffejaxError, DataError, GraphError, Problem
 from ..core.data.synthetic_inputs import complete_inputs
 from ..core.program.schedule import find_padded_blobs
+from ..tools.debugging.dumps import dump
+from ..tools.prediction.preprocessing import read_npy
 from . import engine_runner
 from .inference_model import InferenceModel
 from .uint8_input import Uint8Preprocessing
@@ -129,12 +131,10 @@ def read_inputs(path: str, expected: Arrays) -> dict[str, np.ndarray]:
     Raises:
         DataError: if the file cannot be read, or arrays are missing or have other shapes.
     """
-    try:
-        content = np.load(path, allow_pickle=False)
-        arrays = dict(content) if path.endswith(".npz") else dict.fromkeys(list(expected)[:1], content)
-    except (OSError, ValueError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(Problem(f"cannot be read as the inputs, an .npz or .npy file: {reason}", path)) from error
+    if path.endswith(".npz"):
+        arrays = dump.read_inputs(path, expected)
+    else:
+        arrays = dict.fromkeys(list(expected)[:1], read_npy(path))
     problems = [
         f"has no array '{name}', an input of shape {array.shape}"
         if name not in arrays
@@ -144,7 +144,8 @@ def read_inputs(path: str, expected: Arrays) -> dict[str, np.ndarray]:
     ]
     if problems:
         raise DataError(Problem(text, path) for text in problems)
-    return {name: arrays[name].astype(array.dtype) for name, array in expected.items()}
+    with np.errstate(over="ignore", invalid="ignore"):
+        return {name: arrays[name].astype(array.dtype) for name, array in expected.items()}
 
 
 def compute_expected(

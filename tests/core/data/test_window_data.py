@@ -228,6 +228,11 @@ def test_invalid_window_files_are_refused(folder, open_source, text, message):
     assert "layer 'd' (WindowData)" in str(exc_info.value)
 
 
+def test_a_window_file_without_end_is_refused(open_source):
+    with pytest.raises(DataError, match=r"/dev/zero: layer 'd' .*the window file cannot be read: it is a device"):
+        open_source(layer_text(Path("/dev"), file="zero"))
+
+
 def test_all_invalid_settings_are_named_at_once(folder, open_source):
     with pytest.raises(DataError) as exc_info:
         open_source(layer_text(folder, 'crop_mode: "warped" fg_fraction: 2', "", batch_size=0))

@@ -15,7 +15,7 @@ from caffejax.base.errors import CaffejaxError
 from caffejax.cli import main
 from caffejax.core.data.database import WRITERS
 from caffejax.forks.flow.custom_data import shuffle
-from caffejax.forks.flow.flow_files import read_flow
+from caffejax.forks.flow.flow_files import encode_flow_datum, read_flow
 from caffejax.tools.model_check.check import check_file
 
 HEIGHT, WIDTH = 5, 7  # the bits of a plane end within a byte
@@ -254,6 +254,15 @@ def test_the_command_shuffles_and_pairs_may_have_no_flow(tmp_path: Path, open_so
         np.testing.assert_array_equal(first.transpose(1, 2, 0), cv2.imread(f"{tmp_path}/{i}a.png"))
         assert not flow.any()
         assert not occlusions.any()
+
+
+def test_flows_that_are_no_numbers_become_unknown(tmp_path: Path) -> None:
+    write_pairs(tmp_path, (1, 3), count=1)
+    values = struct.pack("<6I", 0x7F800001, 0x7FC00000, 0x7F800000, 0xFF800000, 0x7F7FFFFF, 0)  # the first: signalling
+    (tmp_path / "f.flo").write_bytes(b"PIEH" + struct.pack("<ii", 3, 1) + values)
+    image = f"{tmp_path}/0a.png"
+    datum = caffe_pb2.Datum.FromString(encode_flow_datum(image, image, f"{tmp_path}/f.flo", "", 99))
+    np.testing.assert_array_equal(np.frombuffer(datum.data, "<i2", 6, 18), [32767] * 5 + [0])
 
 
 @pytest.mark.parametrize("byte_order", ["<", ">"])

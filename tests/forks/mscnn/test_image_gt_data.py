@@ -212,6 +212,8 @@ def test_invalid_settings_raise(settings: str, message: str, tmp_path: Path) -> 
         ("# 0 a.png 3 4", "image 0 of the window file is malformed: the file ends"),
         ("# 0 a.png 3 4 4 0 0 * 1", r"image 1 of the window file is malformed: '\*' is there instead of '#'"),
         ("# 0 a.png 3 4 4 1 0 0 1 1 2 2 0", "a class is not above 0"),
+        (f"# 0 a.png 3 4 4 1 1 0 0 0 {2**31} 9 0", "image 0 of the window file is malformed: a number does not fit 32"),
+        (f"# 0 a.png 3 4 4 {10**30} 1", "image 0 of the window file is malformed: a number does not fit 32 bits"),
         ("# 0 a.png 3 4 x 0 0", "image 0 of the window file is malformed: invalid literal"),
         ("# 0 a.png 3 0 4 0 0", "not positive"),
         ("# 0 a.png 3 4 4 999999999 1 2", "the file ends"),

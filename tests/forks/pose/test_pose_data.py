@@ -222,6 +222,11 @@ def test_damaged_records_are_named(tmp_path: Path, open_source: Any) -> None:
     joints, visibility = make_people(56)
     invalid_joints = joints.copy()
     invalid_joints[0, 0, 0] = np.nan
+    begin = 3 * HEIGHT * WIDTH + 5 * WIDTH
+    signalling = make_record(joints, visibility)
+    signalling_content = bytearray(signalling.data)
+    signalling_content[begin : begin + 4] = struct.pack("<I", 0x7F800001)
+    signalling.data = bytes(signalling_content)
     crowd_datum = make_record(joints, visibility)
     content = bytearray(crowd_datum.data)
     content[3 * HEIGHT * WIDTH + 2 * WIDTH + 1] = 200
@@ -231,6 +236,7 @@ def test_damaged_records_are_named(tmp_path: Path, open_source: Any) -> None:
         [
             (make_record(invalid_joints, visibility), "joints or a center up to .* and the scale"),
             (make_record(joints, visibility, scale=0), "joints or a center up to .* and the scale"),
+            (signalling, "joints or a center up to nan pixels"),
             (crowd_datum, "200 other people needs 809"),
             (small_datum, "too small to describe 17 joints"),
             (Datum(channels=5, height=9, width=80, data=bytes(5 * 9 * 80)), "has 5 channels of uint8"),

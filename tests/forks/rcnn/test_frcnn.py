@@ -256,6 +256,7 @@ def test_wrong_lists_raise(text: str, message: str, tmp_path: Path) -> None:
     [
         ({"scales": "60, x"}, r"config.json:2:.*scales must be numbers with commas between them, not '60, x'"),
         ({"pixel_means": "1, 2"}, "pixel_means must be 3 numbers, not '1, 2'"),
+        ({"max_size": "1e300"}, r"max_size must be a number, not '1e300' \(at most 1e\+09\)"),
         ({"max_size": "0"}, "scales and max_size of the config must be 1 or more"),
         ({"data_jitter": "0.2"}, "data_jitter is not supported; set it to -1"),
     ],
@@ -269,7 +270,12 @@ def test_wrong_configs_raise(changes: dict[str, str], message: str, tmp_path: Pa
 def test_missing_configs_and_settings_raise(tmp_path: Path) -> None:
     settings = write_data(tmp_path, [draw_image(3)], [BOXES])
     config = tmp_path / "config.json"
-    for text, message in (("{\n 1 }", "config.json:2:.*is not JSON"), ("[]", "not a JSON object"), ("{}", "has no")):
+    for text, message in (
+        ("{\n 1 }", "config.json:2:.*is not JSON"),
+        (f'{{"scales": {"9" * 5000}}}', "is not JSON: too many brackets, or a number of thousands of digits"),
+        ("[]", "not a JSON object"),
+        ("{}", "has no"),
+    ):
         config.write_text(text)
         with pytest.raises(CaffejaxError, match=message):
             Net(data_layer(settings), "TRAIN")

@@ -200,6 +200,11 @@ BAD_MAP = 'item { name: "x" label: 256 label_id: 1 } item { name: "y" label: 1 }
         ('single_class: false label_map_file: "bad"', RESIZE, "bad: .*label 1 occurs twice"),
         ('single_class: false label_map_file: "empty"', RESIZE, "empty: .*no item has a label_id above 0"),
         ('single_class: false label_map_file: "junk"', RESIZE, "junk: .*is not a map of pixels to classes"),
+        (
+            'single_class: false label_map_file: "bytes"',
+            RESIZE,
+            "bytes: .*classes: 'utf-8' codec can't decode byte 0xff",
+        ),
         ('single_class: false label_map_file: "none"', RESIZE, "none: .*[Nn]o such file"),
     ],
 )
@@ -207,6 +212,7 @@ def test_invalid_settings_are_refused(
     annotated: str, transform: str, message: str, tmp_path: Path, open_source: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "bytes").write_bytes(b"\xff")
     for name, text in (("bad", BAD_MAP), ("empty", 'item { name: "x" label: 1 }'), ("junk", "item {")):
         (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=message):

@@ -12,7 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -28,7 +28,7 @@ AnyPath = str | os.PathLike[str]
 _COMPRESSIONS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # the compressions that NumPy writes
 _ENCRYPTED_FLAG = 1
 # errors of zipfile and NumPy for a damaged member; NumPy parses the header of an .npy as Python
-_DAMAGE_ERRORS = (
+DAMAGE_ERRORS = (
     *(ValueError, TypeError, EOFError, OSError, RecursionError, MemoryError, SyntaxError, tokenize.TokenError),
     *(struct.error, zlib.error, zipfile.BadZipFile),
 )
@@ -46,8 +46,7 @@ def read_npz(path: AnyPath) -> dict[str, Array]:
             that are damaged or not arrays. The message names each such member.
     """
     try:
-        mode = os.stat(path).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        if stat.S_IFMT(os.stat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
             raise OSError("it is a device, a pipe or a socket; name a file")
         with zipfile.ZipFile(path) as archive:
             return _read_members(archive, path)
@@ -57,8 +56,7 @@ def read_npz(path: AnyPath) -> dict[str, Array]:
         with open(path, "rb") as file:
             is_npy = file.read(6) == b"\x93NUMPY"
         reason = "it contains one array, as an .npy file does; write it with np.savez" if is_npy else str(error)
-        message = f"not an .npz file, or damaged or cut short: {reason}"
-        raise WeightsError(Problem(message, str(path))) from error
+        raise WeightsError(Problem(f"not an .npz file, or damaged or cut short: {reason}", str(path))) from error
     except (OSError, ValueError, NotImplementedError) as error:
         raise WeightsError(Problem(f"cannot be read: {error}", str(path))) from error
 
@@ -75,9 +73,8 @@ def _read_members(archive: zipfile.ZipFile, path: AnyPath) -> dict[str, Array]:
     for member in members:
         try:
             arrays[member.filename.removesuffix(".npy")] = _read_array(archive, member)
-        except _DAMAGE_ERRORS as error:
-            message = f"its member '{member.filename}' is not an array, or damaged: {error}"
-            problems.append(Problem(message, str(path)))
+        except DAMAGE_ERRORS as error:
+            problems.append(Problem(f"its member '{member.filename}' is not an array, or damaged: {error}", str(path)))
     raise_if_any(WeightsError, problems)
     return arrays
 
@@ -88,15 +85,20 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
     if member.compress_type not in _COMPRESSIONS:
         raise ValueError(f"NumPy does not write compression type {member.compress_type}; use np.savez")
     with archive.open(member) as file:
-        version = np.lib.format.read_magic(file)
-        if version not in _HEADER_READERS:
-            raise ValueError(f"it has the unknown .npy version {version}")
-        shape, is_column_major, dtype = _HEADER_READERS[version](file)
-        if dtype.hasobject:
-            raise ValueError("it holds Python objects")
-        if min(shape, default=0) < 0:
-            raise ValueError(f"its shape {shape} has a negative size")
-        content = file.read()
+        return parse_npy(file)
+
+
+def parse_npy(file: IO[bytes]) -> Array:
+    """Read the array of an .npy file; raise one of `DAMAGE_ERRORS` if it is damaged or has Python objects."""
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADER_READERS:
+        raise ValueError(f"it has the unknown .npy version {version}")
+    shape, is_column_major, dtype = _HEADER_READERS[version](file)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    if min(shape, default=0) < 0:
+        raise ValueError(f"its shape {shape} has a negative size")
+    content = file.read()
     if len(content) != (n_bytes := math.prod(shape) * dtype.itemsize):
         raise ValueError(f"{dtype} of shape {shape} takes {n_bytes} bytes, but there are {len(content)} bytes")
     return np.frombuffer(bytearray(content), dtype).reshape(shape, order="F" if is_column_major else "C")
@@ -129,8 +131,7 @@ def read_safetensors(path: AnyPath) -> dict[str, Array]:
     except (OSError, safetensors.SafetensorError, KeyError) as error:  # KeyError: a dtype that NumPy does not have
         if not os.path.exists(Path(path)):
             raise WeightsError(make_missing_problem(path)) from error
-        message = f"not a .safetensors file, or damaged or cut short: {error}"
-        raise WeightsError(Problem(message, str(path))) from error
+        raise WeightsError(Problem(f"not a .safetensors file, or damaged or cut short: {error}", str(path))) from error
 
 
 def write_safetensors(path: AnyPath, arrays: Mapping[str, Array]) -> None:
@@ -155,6 +156,5 @@ def _import_safetensors() -> Any:
     try:
         import safetensors.numpy
     except ImportError as error:
-        message = "the package for .safetensors files is missing: pip install safetensors"
-        raise WeightsError(message) from error
+        raise WeightsError("the package for .safetensors files is missing: pip install safetensors") from error
     return safetensors

@@ -12,8 +12,10 @@ A window file lists images, and for each image boxes with a class and an overlap
 
 from __future__ import annotations
 
+import io
 import itertools
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, TextIO
@@ -67,31 +69,28 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
     foreground: list[np.ndarray] = []
     background: list[np.ndarray] = []
     problems: list[Problem] = []
+    words = Words(read_bytes(file, DataError, "the window file"))
     try:
-        with open(file, encoding="utf-8", errors="surrogateescape") as text_file:
-            words = Words(text_file)
-            for image_number, line_number in itertools.islice(_read_image_numbers(words), max_images):
-                image_index = len(names)
-                names.append(next(words))
-                channels, _, _ = [int(next(words)) for _ in range(3)]
-                windows = _parse_windows(words, int(next(words)))
-                columns = np.full(len(windows), image_index), windows[:, 0], windows[:, 2:]
-                rows = np.column_stack(columns).astype(np.int32)
-                is_foreground = windows[:, 1] >= np.float32(fg_threshold)
-                is_background = (windows[:, 1] < np.float32(bg_threshold)) & ~is_foreground
-                numbers = f"expected image {image_index}, found image {image_number}"
-                checks = (
-                    (image_number == image_index, f"{numbers}; images must be numbered from 0"),
-                    (channels == 3, f"the image must have 3 channels, not {channels}"),
-                    ((windows[:, 2:4] <= windows[:, 4:]).all(), "a window ends before it begins (x2 < x1 or y2 < y1)"),
-                    ((rows[is_foreground, 1] > 0).all(), "a foreground window has class 0 or less"),
-                )
-                problems += [Problem(message, str(file), line_number) for is_good, message in checks if not is_good]
-                rows[is_background, 1] = 0
-                foreground.append(rows[is_foreground])
-                background.append(rows[is_background])
-    except OSError as error:
-        raise DataError(Problem(f"the window file cannot be read: {error.strerror}", str(file))) from error
+        for image_number, line_number in itertools.islice(_read_image_numbers(words), max_images):
+            image_index = len(names)
+            names.append(next(words))
+            channels, _, _ = [int(next(words)) for _ in range(3)]
+            windows = _parse_windows(words, int(next(words)))
+            columns = np.full(len(windows), image_index), windows[:, 0], windows[:, 2:]
+            rows = np.column_stack(columns).astype(np.int32)
+            is_foreground = windows[:, 1] >= np.float32(fg_threshold)
+            is_background = (windows[:, 1] < np.float32(bg_threshold)) & ~is_foreground
+            numbers = f"expected image {image_index}, found image {image_number}"
+            checks = (
+                (image_number == image_index, f"{numbers}; images must be numbered from 0"),
+                (channels == 3, f"the image must have 3 channels, not {channels}"),
+                ((windows[:, 2:4] <= windows[:, 4:]).all(), "a window ends before it begins (x2 < x1 or y2 < y1)"),
+                ((rows[is_foreground, 1] > 0).all(), "a foreground window has class 0 or less"),
+            )
+            problems += [Problem(message, str(file), line_number) for is_good, message in checks if not is_good]
+            rows[is_background, 1] = 0
+            foreground.append(rows[is_foreground])
+            background.append(rows[is_background])
     except (ValueError, StopIteration, OverflowError) as error:
         problem = f"'{words.last_word}' is unexpected here" if words.line_number else "is empty"
         message = f"not a window file, or damaged: {problem}; the docstring of {__name__} describes the format"
@@ -103,12 +102,12 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
 
 
 class Words(Iterator[str]):
-    """An iterator over the words of a text. It stores the last word and the number of its line."""
+    """An iterator over the words in the bytes of a text file. It stores the last word and the number of its line."""
 
-    def __init__(self, text_file: TextIO) -> None:
+    def __init__(self, content: bytes) -> None:
         self.line_number = 0
         self.last_word = ""
-        self._words = self._split_lines(text_file)
+        self._words = self._split_lines(io.StringIO(content.decode("utf-8", "surrogateescape")))
 
     def __next__(self) -> str:
         self.last_word = next(self._words)
@@ -116,7 +115,8 @@ class Words(Iterator[str]):
 
     def _split_lines(self, text_file: TextIO) -> Iterator[str]:
         for self.line_number, line in enumerate(text_file, 1):
-            yield from line.split()
+            # the words of a very long line, which split would return at once, take much more memory than the line
+            yield from line.split() if len(line) < 1 << 16 else (match[0] for match in re.finditer(r"\S+", line))
 
 
 def _read_image_numbers(words: Words) -> Iterator[tuple[int, int]]:

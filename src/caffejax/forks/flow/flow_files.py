@@ -67,7 +67,7 @@ def encode_flow_datum(first: str, second: str, flow: str, occlusions: str, max_p
         if array.shape[1:] != size:
             sizes = [f"{height} x {width}" for height, width in (array.shape[1:], size)]
             raise DataError(f"{path} has {sizes[0]} pixels, but the first image {first} has {sizes[1]}")
-    with np.errstate(over="ignore"):  # values near the largest float become infinite
+    with np.errstate(over="ignore", invalid="ignore"):  # large values become infinite; NaN may be signalling
         units = np.trunc(displacement * np.float32(FLOW_SCALE))
     fits = (units >= -UNKNOWN_FLOW - 1) & (units < UNKNOWN_FLOW)  # False for NaN
     parts = (*images, np.where(fits, units, UNKNOWN_FLOW).astype("<i2"), np.packbits(is_occluded, bitorder="little"))

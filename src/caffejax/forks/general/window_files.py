@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from ...base.errors import DataError, Problem
+from ...base.paths import read_bytes
 from ...core.data.window_data import Words
 
+_LIMIT = 2**31  # of the integers of a file
 Entry = TypeVar("Entry")
 ReadIntegers = Callable[[int], list[int]]
 
@@ -29,30 +31,27 @@ def read_window_file(file: Path, read_entry: Callable[[str, ReadIntegers], Entry
         DataError: if the file cannot be read, is empty, or has another form. The message names the line.
     """
     entries: list[Entry] = []
+    words = Words(read_bytes(file, DataError, "the window file"))
+
+    def read_integers(count: int) -> list[int]:
+        if count < 0:
+            raise ValueError("a number of boxes is negative")
+        integers = [int(word) for word in itertools.islice(words, count)]
+        if not all(-_LIMIT <= integer < _LIMIT for integer in integers):
+            raise ValueError("a number does not fit 32 bits")
+        if len(integers) < count:
+            raise ValueError("the file ends")
+        return integers
+
     try:
-        text_file = open(file, encoding="utf-8", errors="surrogateescape")  # noqa: SIM115
-    except OSError as error:
-        raise DataError(Problem(f"the window file cannot be read: {error.strerror}", str(file))) from error
-    with text_file:
-        words = Words(text_file)
-
-        def read_integers(count: int) -> list[int]:
-            if count < 0:
-                raise ValueError("a number of boxes is negative")
-            integers = [int(word) for word in itertools.islice(words, count)]
-            if len(integers) < count:
-                raise ValueError("the file ends")
-            return integers
-
-        try:
-            for word in words:
-                if word != "#":
-                    raise ValueError(f"'{word}' is there instead of '#'")
-                read_integers(1)
-                entries.append(read_entry(next(words, ""), read_integers))
-        except (OSError, ValueError, OverflowError) as error:
-            message = f"image {len(entries)} of the window file is malformed: {error}"
-            raise DataError(Problem(message, str(file), words.line_number)) from error
+        for word in words:
+            if word != "#":
+                raise ValueError(f"'{word}' is there instead of '#'")
+            read_integers(1)
+            entries.append(read_entry(next(words, ""), read_integers))
+    except ValueError as error:
+        message = f"image {len(entries)} of the window file is malformed: {error}"
+        raise DataError(Problem(message, str(file), words.line_number)) from error
     if not entries:
         raise DataError(Problem("the window file is empty", str(file)))
     return entries

@@ -161,15 +161,12 @@ def read_pose(rows: np.ndarray, num_database_joints: int, *, has_unlabelled: boo
         return np.frombuffer(rows[row, : 4 * count].tobytes(), "<f4")
 
     start_rows = [5, *(9 + num_others + 3 * n for n in range(num_others))]
-    joints = (
-        np.array([[read_floats(row + axis, num_database_joints) for axis in (0, 1)] for row in start_rows]).transpose(
-            0, 2, 1
-        )
-        - 1
-    )
+    coordinates = [[read_floats(row + axis, num_database_joints) for axis in (0, 1)] for row in start_rows]
+    with np.errstate(invalid="ignore"):  # NaN, which is refused below, may be signalling
+        joints = np.array(coordinates).transpose(0, 2, 1) - 1
+        center = read_floats(3, 2) - np.float32(1)
     flags = np.array([read_floats(row + 2, num_database_joints) for row in start_rows])
-    height, width = read_floats(1, 2)
-    center, scale = read_floats(3, 2) - np.float32(1), float(read_floats(4, 1)[0])
+    (height, width), scale = read_floats(1, 2), float(read_floats(4, 1)[0])
     largest = np.abs(np.append(joints.ravel(), center)).max()
     if not (largest <= _MAX_COORDINATE and 0 < scale < math.inf):
         raise DataError(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 from ...base.errors import DataError, Problem, did_you_mean
 from ...base.paths import read_bytes
+
+_MAX_NUMBER = 1e9  # products of two numbers fit float32
 
 
 class FrcnnConfig:
@@ -26,10 +27,10 @@ class FrcnnConfig:
         self._text = read_bytes(path, DataError, "the config").decode("utf-8", "replace")
         try:
             values = json.loads(self._text, strict=False)  # the fork's files have line ends in texts
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-            message = f"is not JSON: {getattr(error, 'msg', 'too many brackets')}"
-            raise DataError(Problem(message, str(path), line)) from error
+            reason = getattr(error, "msg", "too many brackets, or a number of thousands of digits")
+            raise DataError(Problem(f"is not JSON: {reason}", str(path), line)) from error
         if not isinstance(values, dict):
             raise DataError(Problem('is not a JSON object, such as {"scales": "600", ...}', str(path)))
         self._values: dict[str, Any] = values
@@ -53,12 +54,18 @@ class FrcnnConfig:
             numbers = [float(text) for text in str(self._values[name]).split(",")]
         except ValueError:
             numbers = []
-        if not (numbers and all(map(math.isfinite, numbers)) and len(numbers) == (count or len(numbers))):
+        if not (numbers and all(abs(x) <= _MAX_NUMBER for x in numbers) and len(numbers) == (count or len(numbers))):
             needed = (
                 "numbers with commas between them" if count is None else f"{count} numbers" if count > 1 else "a number"
             )
             line = self._text.count("\n", 0, self._text.find(f'"{name}"')) + 1
-            raise DataError(Problem(f"{name} must be {needed}, not {self._values[name]!r}", str(self._path), line))
+            raise DataError(
+                Problem(
+                    f"{name} must be {needed}, not {self._values[name]!r} (at most {_MAX_NUMBER:g})",
+                    str(self._path),
+                    line,
+                )
+            )
         return numbers
 
     def number(self, name: str, default: float | None = None) -> float:

@@ -27,6 +27,7 @@ _VALUES_PER_OBJECT = 6
 _VALUES_PER_CELL = 7
 _DEFAULT_SIDE = 7  # cells
 _MAX_SIDE = 1000  # cells
+_MAX_VALUE = 1e9  # of an object; products with the sides of images and grids fit int64
 _MAX_REDUCTION = 30  # percent of the sides that a crop is shorter than the image, exclusive
 _MAX_TRIALS = 1000  # crops that show the center of no object
 _TRANSFORM_FIELDS = ("scale", "mean_file", "mean_value", "force_color", "force_gray")
@@ -53,8 +54,10 @@ class BoxDataset(RecordDataset[np.ndarray]):
                 "class, difficult, x, y, width and height of one object or more"
             )
         objects = objects.reshape(-1, _VALUES_PER_OBJECT)
-        if not (np.isfinite(objects).all() and (objects[:, (_CLASS, 2, 3)] >= 0).all()):
-            raise BadImageError("has an object whose class or center is negative, or a value that is not finite")
+        if not ((np.abs(objects) < _MAX_VALUE).all() and (objects[:, (_CLASS, 2, 3)] >= 0).all()):
+            raise BadImageError(
+                f"has an object with a negative class or center, or a value that is not finite and below {_MAX_VALUE:g}"
+            )
         return decode_datum(datum, self.decode_mode, self.max_pixels), objects
 
 

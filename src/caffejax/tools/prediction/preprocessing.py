@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,8 @@ import numpy as np
 
 from ...base.errors import CaffejaxError, DataError, Problem
 from ...base.glog import collect_warnings, log
-from ...base.paths import find_file
+from ...base.paths import find_file, read_bytes
+from ...core.checkpoints.array_files import DAMAGE_ERRORS, parse_npy
 from ...core.schema import read_net
 from ...core.schema.blob_proto import read_blob_proto
 from ...core.schema.caffe_pb2 import TRAIN, LayerParameter, NetParameter, TransformationParameter
@@ -246,12 +248,28 @@ def _parse_mean(text: str, shape: tuple[int, int, int]) -> np.ndarray:
     return _broadcast_mean(numbers.reshape(-1, 1, 1), "--mean", shape)
 
 
-def _read_mean(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
+def read_npy(path: str | Path, description: str = "") -> np.ndarray:
+    """Read an array of real numbers from a .npy file. No code in the file runs.
+
+    Args:
+        path: the file.
+        description: a noun phrase for the file in messages, such as "the mean", or "".
+
+    Raises:
+        DataError: if the file cannot be read, or is not a .npy file of real numbers.
+    """
+    content = read_bytes(path, DataError, description)
     try:
-        array = np.load(path, allow_pickle=False) if path.suffix == ".npy" else read_blob_proto(path, DataError)
-    except (OSError, ValueError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(Problem(f"the mean cannot be read: {reason}", str(path))) from error
+        array = parse_npy(BytesIO(content))
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"its dtype is {array.dtype}")
+    except DAMAGE_ERRORS as error:
+        raise DataError(Problem(f"is not a .npy file of real numbers, or damaged: {error}", str(path))) from error
+    return array
+
+
+def _read_mean(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
+    array = read_npy(path, "the mean") if path.suffix == ".npy" else read_blob_proto(path, DataError)
     image = np.asarray(array, np.float32)
     image = image.reshape(-1, 1, 1) if image.ndim == 1 else image.reshape(image.shape[-3:])
     if image.ndim != 3 or not image.size:

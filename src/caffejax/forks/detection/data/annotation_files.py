@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from xml.parsers import expat
 import numpy as np
 from google.protobuf import text_format
 
-from ....base.errors import DataError, Problem, locate_errors
+from ....base.errors import DataError, Problem, locate_errors, raise_if_any
 from ....base.paths import read_bytes
 from ....core.schema.caffe_pb2 import LabelMap
 
@@ -246,17 +247,12 @@ def read_label_map(path: Path) -> Mapping[str, int]:
         DataError: if it cannot be read, or a name or a number occurs twice.
     """
     try:
-        message = text_format.Parse(read_bytes(path, DataError, "the label map"), LabelMap())
+        message = text_format.Parse(read_bytes(path, DataError, "the label map").decode(), LabelMap())
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise DataError(Problem(f"is not a label map: {error}", str(path))) from error
-    class_ids: dict[str, int] = {}
     problems: list[str] = [] if message.item else ["the label map has no items"]
-    for item in message.item:
-        if item.name in class_ids:
-            problems.append(f"name '{item.name}' occurs twice")
-        if item.label in class_ids.values():
-            problems.append(f"label {item.label} occurs twice")
-        class_ids[item.name] = item.label
-    if problems:
-        raise DataError(Problem(problem, str(path)) for problem in problems)
-    return class_ids
+    names, labels = (Counter(getattr(item, field) for item in message.item) for field in ("name", "label"))
+    problems += [f"name '{name}' occurs twice" for name, count in names.items() if count > 1]
+    problems += [f"label {label} occurs twice" for label, count in labels.items() if count > 1]
+    raise_if_any(DataError, problems, str(path))
+    return {item.name: item.label for item in message.item}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def read_pixel_classes(path: Path) -> np.ndarray:
         DataError: if the file cannot be read, has no class, has numbers outside 0 to 255, or a value twice.
     """
     try:
-        items = text_format.Parse(read_bytes(path, DataError, "the label map"), YoloSegLabel()).item
+        items = text_format.Parse(read_bytes(path, DataError, "the label map").decode(), YoloSegLabel()).item
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise DataError(Problem(f"is not a map of pixels to classes: {error}", str(path))) from error
     problems = [
@@ -77,8 +78,8 @@ def read_pixel_classes(path: Path) -> np.ndarray:
         for item in items
         if not (0 <= item.label <= _MAX_PIXEL and 0 <= item.label_id <= _MAX_PIXEL)
     ]
-    values = [item.label for item in items]
-    problems += [f"label {value} occurs twice" for value in sorted({v for v in values if values.count(v) > 1})]
+    counts = Counter(item.label for item in items)
+    problems += [f"label {value} occurs twice" for value, count in sorted(counts.items()) if count > 1]
     if not any(item.label_id for item in items):
         problems.append("no item has a label_id above 0, so there are no classes")
     if problems:
