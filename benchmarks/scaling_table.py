@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -57,13 +56,10 @@ NETS_WITH_OWN_BATCH = ("digits", "face_detector", "faster_rcnn_toy", "mobilenet_
 DEVICES = (8, 64, 512)
 PROGRAM_TITLES = ("GiB", "GB of traffic", "collectives (MB)", "ms at least", "s to compile")
 
-# what XLA makes of small products where it cannot try on the device, and sometimes cannot make
-WITHOUT_TRITON = "--xla_gpu_enable_triton_gemm=false"
-
 Plan = dict[str, Any]
 
 
-def plan_net(name: str, target: str, limit: float, flags: str = "") -> Plan:
+def plan_net(name: str, target: str, limit: float) -> Plan:
     """Return the JSON output of `caffejax plan` for a net, or a reason for its failure as "error"."""
     file = CONFIGS / name / FILES.get(name, "train_val.prototxt")
     batch = [] if name in NETS_WITH_OWN_BATCH else ["--batch", str(EXAMPLES_PER_DEVICE.get(name, 32))]
@@ -80,15 +76,12 @@ def plan_net(name: str, target: str, limit: float, flags: str = "") -> Plan:
         "--json",
     ]
     command = [sys.executable, "-m", "caffejax", "plan", str(file), "--target", target, *batch, *axis, *options]
-    environment = {**os.environ, "XLA_FLAGS": flags} if flags else None
     try:
-        process = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True, env=environment)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True)
     except subprocess.TimeoutExpired:
         return {"error": f"not compiled within {limit:g} s"}
     except subprocess.CalledProcessError as error:
         message = (error.stderr.strip() or f"ends with {error.returncode}").splitlines()[-1]
-        if "tile sizes" in message and not flags:
-            return {**plan_net(name, target, limit, WITHOUT_TRITON), "flags": WITHOUT_TRITON}
         return {"error": message}
     plan: Plan = json.loads(process.stdout)
     if not plan["fits"]:
@@ -178,9 +171,8 @@ def main() -> None:
         print("\n".join(format_row(*row) for row in rows.items()) + "\n")
     for name, plans_of_net in rows.items():
         for target, plan in plans_of_net.items():
-            for key in ("error", "flags"):
-                if key in plan:
-                    print(f"* {NETS[name]} on {target}: {plan[key]}")
+            if "error" in plan:
+                print(f"* {NETS[name]} on {target}: {plan['error']}")
 
 
 if __name__ == "__main__":

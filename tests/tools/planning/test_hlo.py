@@ -115,6 +115,23 @@ def test_slices_on_chip_memory_and_async_starts_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
+    ("results", "target", "num_bytes"),
+    [
+        ("(bf16[64,16]{1,0}, s8[33554432]{0})", "__cublas$lt$matmul", 2 * 64 * 16),
+        ("(bf16[64,16]{1,0}, u8[4096]{0})", "__cudnn$convForward", 2 * 64 * 16),
+        ("(bf16[64,16]{1,0}, u8[4096]{0})", "sort", 2 * 64 * 16 + 4096),
+        ("u8[4096]{0}", "__cublas$gemm", 4096),
+    ],
+)
+def test_workspaces_of_library_calls_are_not_traffic(results: str, target: str, num_bytes: int) -> None:
+    text = (
+        "ENTRY %m (p: bf16[64,8]) -> bf16[64,16] {\n  %p = bf16[64,8]{1,0} parameter(0)\n"
+        f'  %product = {results} custom-call(%p, %p), custom_call_target="{target}", backend_config={{}}\n}}\n'
+    )
+    assert parse_stats(text)["traffic"] == 2 * 2 * 64 * 8 + num_bytes
+
+
+@pytest.mark.parametrize(
     ("shape", "opcode", "attributes", "collective"),
     [
         ("f32[10]", "all-reduce-start", "replica_groups={{0,2,4,6},{1,3,5,7}}", ("all-reduce", 40, 4, 2)),

@@ -14,6 +14,7 @@ from planned_nets import LENET, make_resnet
 
 from caffejax import CaffejaxError, GraphError, Net, Parallel
 from caffejax.cli import main
+from caffejax.core.ops.compilation import compiler_options
 from caffejax.core.schema.caffe_pb2 import SolverParameter
 from caffejax.tools.planning import Plan, parse_target, plan, planner
 from caffejax.tools.planning.hlo import Collective, ProgramStats
@@ -63,6 +64,38 @@ def test_a_step_of_several_passes_counts_the_examples_of_all_passes(use_cpu_comp
     assert several.operations == 4 * single.operations
     for result, examples in ((single, 16), (several, 4 * 16)):
         assert result.examples_per_second == pytest.approx(examples / result.best_seconds)
+
+
+@pytest.mark.parametrize(
+    ("target", "kernels", "flags", "options"),
+    [
+        ("cuda:h100:1", "fast", "", {"xla_gpu_enable_triton_gemm": False}),
+        ("cuda:h100:1", "fast", "--xla_gpu_enable_triton_gemm=true", {}),
+        ("cuda:h100:1", "reference", "", {}),
+        ("tpu:v5e:1", "fast", "", {}),
+    ],
+)
+def test_a_plan_compiles_with_the_options_of_training(
+    use_cpu_compiler: None,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    kernels: Any,
+    flags: str,
+    options: dict[str, Any],
+) -> None:
+    """Otherwise the program is another one, and PSPNet-50's has a product that XLA cannot compile without a GPU."""
+    used_options = []
+    compile_lowered = jax.stages.Lowered.compile
+
+    def record_options(self: jax.stages.Lowered, compiler_options: Any = None, **rest: Any) -> jax.stages.Compiled:
+        used_options.append(compiler_options)
+        return compile_lowered(self, **rest)
+
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    monkeypatch.setattr(jax.stages.Lowered, "compile", record_options)
+    monkeypatch.setattr(planner, "compiler_options", compiler_options.__wrapped__)  # which caches what XLA_FLAGS says
+    plan(Net(LENET, "TRAIN", kernels=kernels), parse_target(target), batch=4)
+    assert used_options == [options]
 
 
 @pytest.mark.parametrize("fixed", [0, 10**9])

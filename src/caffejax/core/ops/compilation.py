@@ -272,16 +272,16 @@ def has_only_cpus() -> bool:
 
 
 @functools.cache
-def compiler_options(platform: str) -> dict[str, Any]:
+def compiler_options(platform: str, *, is_absent: bool = False) -> dict[str, Any]:
     """Return the compiler options for a platform that this jaxlib accepts; their names may change between versions.
 
-    Options that the environment variable `XLA_FLAGS` sets are omitted, so its values apply.
+    Options that `XLA_FLAGS` sets are omitted, so its values apply. If the platform `is_absent`, others are not tried.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     return {
         name: value
         for name, value in _OPTIONS.get(platform, {}).items()
-        if f"--{name}" not in flags and _is_accepted({name: value}, platform)
+        if f"--{name}" not in flags and (is_absent or _is_accepted({name: value}, platform))
     }
 
 

@@ -1,9 +1,9 @@
 """Statistics of a compiled program from its HLO text: memory traffic, collectives, fusions, copies and host calls.
 
 The HLO text is XLA's program after all compiler passes, with one instruction per line. Each top-level instruction reads
-its operands from device memory once and writes its results to device memory once. Instructions inside fusions, and
-arrays in on-chip memory, cause no traffic. A loop body is counted once per iteration if XLA knows the trip count,
-otherwise once.
+its operands from device memory once and writes its results to device memory once. Instructions inside fusions, arrays
+in on-chip memory and workspaces of library calls cause no traffic. A loop body is counted once per iteration if XLA
+knows the trip count, otherwise once.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ _TRIP_COUNT = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _BITS = re.compile(r"\d+")
 _ON_CHIP_LAYOUT = re.compile(r"S\([1-9]\d*\)")
 _HOST_CALL = re.compile(r'custom_call_target="[^"]*(?:callback|host|CallbackTo|caffejax)[^"]*"', re.IGNORECASE)
+# a call of cuBLAS or cuDNN has its workspace as the last result; cuBLAS gets 32 MiB even for small products
+_LIBRARY_CALL = re.compile(r'custom_call_target="__cu(?:blas|dnn)\$')
+_WORKSPACE = re.compile(r", [su]8\[\d+\](?:\{[^{}]*\})?\)$")
 _FREE_OPCODES = frozenset(
     "parameter get-tuple-element tuple bitcast constant after-all partition-id replica-id opt-barrier "
     "optimization-barrier add-dependency while call conditional".split()
@@ -245,7 +248,9 @@ def _count_traffic(module: _Module, computation: Computation, instruction: _Inst
         return 2 * instruction.bytes
     if opcode == "dynamic-update-slice":
         return 2 * operands[1].bytes if len(operands) > 1 else 0
-    return instruction.bytes + sum(o.bytes for o in operands)
+    is_library_call = opcode == "custom-call" and _LIBRARY_CALL.search(instruction.attributes)
+    results = _WORKSPACE.sub(")", instruction.shape) if is_library_call else instruction.shape
+    return _device_memory_bytes(results) + sum(o.bytes for o in operands)
 
 
 def _count_fusion_traffic(fused_computation: Computation, fusion: _Instruction, operands: list[_Instruction]) -> int:

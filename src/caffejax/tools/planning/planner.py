@@ -15,6 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ...base.config import Parallel
 from ...base.errors import CaffejaxError, GraphError, Problem
 from ...base.human_readable import format_count
+from ...core.ops.compilation import compiler_options
 from ...core.parallel.global_arrays import replicated_sharding
 from ...core.parallel.mesh import DATA, make_mesh
 from ...core.program.net import Net
@@ -371,8 +372,10 @@ class CompileJob:
         return replicated_sharding(self.mesh)
 
     def _compile(self, lowered: jax.stages.Lowered) -> tuple[ProgramStats | None, int]:
+        platform = "gpu" if self.target.chip.platform == "cuda" else self.target.chip.platform
+        options = compiler_options(platform, is_absent=True) if self.net.config.kernels == "fast" else {}
         try:
-            program = get_compiled_stats(lowered.compile())
+            program = get_compiled_stats(lowered.compile(options))
         except jax.errors.JaxRuntimeError as error:
             needed_bytes = parse_needed_bytes(str(error))
             if needed_bytes is None:
