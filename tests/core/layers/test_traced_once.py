@@ -13,6 +13,7 @@ import pytest
 
 from caffejax import declare
 from caffejax.core.layers import dispatch, register_temporarily
+from caffejax.core.ops.program_cache import ProgramCache
 from caffejax.core.program.net import Net
 from caffejax.core.schema.caffe_pb2 import BlobProto
 
@@ -36,7 +37,7 @@ def count_traces(monkeypatch: pytest.MonkeyPatch, net: Net) -> int:
         return call(*args, **values)
 
     monkeypatch.setattr(dispatch, "call", counting_call)
-    jax.clear_caches()
+    monkeypatch.setattr(dispatch, "_programs", ProgramCache())
     params, state = net.init(jax.random.key(0))
     jax.eval_shape(lambda: net.apply(params, state, {"x": jnp.ones((4, 6))}, key=jax.random.key(1)))
     return count
