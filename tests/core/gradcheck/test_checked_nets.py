@@ -81,7 +81,7 @@ def test_the_command_reports_a_wrong_rule(net_file: Path, capsys: pytest.Capture
         (["--layers=lost"], "the net has no layer 'lost' in phase TRAIN; did you mean 'loss'?"),
         (["--layers=gm"], "the net has no layer 'gm' in phase TRAIN; it has in, conv, relu, drop, ip, loss"),
         (["--layers=in"], "no layer has a bottom or parameter to differentiate"),
-        (["--inputs=nowhere.npz"], "nowhere.npz: cannot be read as .npz"),
+        (["--inputs=nowhere.npz"], "nowhere.npz: no such file"),
         (["--weights=nowhere.caffemodel"], "nowhere.caffemodel"),
         (["--samples=0"], "samples must be at least 1, not 0"),
     ],
