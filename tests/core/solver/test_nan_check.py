@@ -122,7 +122,7 @@ def test_a_label_out_of_range_is_reported(folder: Path, debug: bool, iter_size: 
 def test_nonfinite_parameters_with_a_finite_loss_are_not_saved() -> None:
     message = get_failure_message(make_solver_text(INFINITE_GRADIENT, extra_settings="snapshot: 1"))
     assert re.match(
-        r"parameter (bias|weight) of layer 'ip1' has .* values \(.*\) after iteration 0, whose loss was finite\. Training",
+        r"parameter (bias|weight) of layer 'ip1' has .* values .* after iteration 0, whose loss was finite\. Training",
         message,
     )
 
