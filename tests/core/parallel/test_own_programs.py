@@ -61,13 +61,18 @@ solver.step(10)""",
         "solver.snapshot() if process_id else solver.restore('snapshots/lenet.orbax')",
         ["the processes do different things: restore a snapshot in process 0, find the folder of the snapshots"] * 2,
     ),
-    "an epoch of other batches": (
-        '"configs/digits/lenet_solver.prototxt", ',
+    "an epoch of other batches": (  # found while training goes on, not at its end
+        """"configs/digits/lenet_solver.prototxt", parallel=caffejax.Parallel(batch="global"), resume="auto"
+)
+solver.step(10)""",
         """'''net_param { layer { name: "d" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
         layer { name: "ip" type: "InnerProduct" bottom: "x" top: "y" inner_product_param { num_output: 1 } }
         layer { name: "sum" type: "Reduction" bottom: "y" top: "sum" loss_weight: 1 } }
         base_lr: 0 lr_policy: "fixed" random_seed: 1''',
-        data=lambda epoch: [{"x": [[epoch, 0, epoch > 2 and process_id]] * 2}] * 3, """,
+        data=lambda epoch: [{"x": [[epoch, 0, epoch > 2 and process_id]] * 2}] * 3,
+        parallel=caffejax.Parallel(batch="global")
+)
+solver.step(1_000_000)""",
         ["process 1 has ended: the processes read different data", "the processes read different data: data, epoch 3"],
     ),
 }
@@ -76,7 +81,11 @@ solver.step(10)""",
 def test_epochs_that_agree_train(tmp_path: Path) -> None:
     """The control of the last mistake."""
     old, new, _ = MISTAKES["an epoch of other batches"]
-    program = read_program().replace(old, new.replace("process_id", "0")).partition("solver.snapshot()")[0]
+    program = (
+        read_program()
+        .replace(old, new.replace("process_id", "0").replace("1_000_000", "10"))
+        .partition("solver.snapshot()")[0]
+    )
     with start(tmp_path, program + "solver.close()") as cluster:
         assert cluster.wait() == [0, 0], cluster.read_output(0) + cluster.read_output(1)
 
