@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..base.errors import DataError
 from ..base.glog import log, start_logging
 from . import flags
-from .image_databases import add_file_arguments, add_storage_flags, write_records
+from .image_databases import ImageRecord, add_file_arguments, add_storage_flags, write_records
 
 HELP = "make a database of images with boxes"
 EXAMPLE = (
@@ -116,8 +116,8 @@ def _read_list(
     return list(map(_AnnotatedImage, names, paths, readers, *further))
 
 
-def _read_records(options: argparse.Namespace, images: list[_AnnotatedImage]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the key and the AnnotatedDatum of each image, in the order of `images`."""
+def _read_records(options: argparse.Namespace, images: list[_AnnotatedImage]) -> Iterator[ImageRecord]:
+    """Yield the AnnotatedDatum of each image, in the order of `images`."""
     from ..core.data.write_imageset import guess_encoding
     from ..forks.detection.data.annotated_datum import StorageOptions, encode_annotated_datum
 
@@ -125,16 +125,9 @@ def _read_records(options: argparse.Namespace, images: list[_AnnotatedImage]) ->
     storage = StorageOptions(
         not options.gray, min_dim=options.min_dim, max_dim=options.max_dim, max_pixels=options.max_image_pixels, **size
     )
-    first_shape = None
     for index, image in enumerate(images):
         encoding = options.encode_type or (guess_encoding(image.name) if options.encoded else "")
         record, shape = encode_annotated_datum(
             image.path, image.label, replace(storage, encoding=encoding), image.segmentation
         )
-        first_shape = first_shape or shape
-        if options.check_size and shape != first_shape:
-            message = (
-                f"image '{image.path}' has shape {shape} (channels, height, width), but the first has {first_shape}"
-            )
-            raise DataError(message)
-        yield b"%08d_" % index + image.name.encode("utf-8", "surrogateescape"), record
+        yield ImageRecord(index, image.name, image.path, record, shape)

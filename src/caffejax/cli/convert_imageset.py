@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..base.errors import DataError
 from ..base.glog import log, start_logging
 from . import flags
-from .image_databases import add_file_arguments, add_storage_flags, write_records
+from .image_databases import ImageRecord, add_file_arguments, add_storage_flags, write_records
 
 HELP = "make a database of image files"
 EXAMPLE = "caffejax convert_imageset --resize_height=256 --resize_width=256 --shuffle images/ train.txt train_lmdb"
@@ -48,14 +48,13 @@ def run(options: argparse.Namespace) -> None:
 
 def _read_records(
     options: argparse.Namespace, images: Sequence[tuple[str, int, str]], order: Iterable[int]
-) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the key and the Datum of each image, a name, a label and a path, in the order of the indices `order`.
+) -> Iterator[ImageRecord]:
+    """Yield the Datum of each image, a name, a label and a path, in the order of the indices `order`.
 
     Images that cannot be read are omitted, or are errors; see the option `skip_errors`.
     """
     from ..core.data.write_imageset import encode_image_datum, guess_encoding
 
-    first_shape = None
     for position, i in enumerate(order):
         name, label, path = images[i]
         encoding = options.encode_type or (guess_encoding(name) if options.encoded else "")
@@ -74,8 +73,4 @@ def _read_records(
                 raise
             log.warning("%s; skipped", error)
             continue
-        first_shape = first_shape or shape
-        if options.check_size and shape != first_shape:
-            message = f"image '{path}' has shape {shape} (channels, height, width), but the first has {first_shape}"
-            raise DataError(message)
-        yield b"%08d_" % position + name.encode("utf-8", "surrogateescape"), datum
+        yield ImageRecord(position, name, path, datum, shape)

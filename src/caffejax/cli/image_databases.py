@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from typing import NamedTuple
 
+from ..base.errors import DataError
 from ..base.glog import log
 from . import flags
 from .progress_bar import show_loop_progress
@@ -34,20 +36,39 @@ def add_storage_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_options(parser, "max_image_pixels")
 
 
-def write_records(options: argparse.Namespace, records: Iterable[tuple[bytes, bytes]], total: int) -> int:
-    """Write keys and values to the database that the options name, and return their number.
+class ImageRecord(NamedTuple):
+    """A serialized image, its position and name, which make its key, its path, and its shape (channels, H, W)."""
+
+    position: int
+    name: str
+    path: str
+    value: bytes
+    shape: tuple[int, ...]
+
+
+def write_records(options: argparse.Namespace, records: Iterable[ImageRecord], total: int) -> int:
+    """Write images to the database that the options name, and return their number.
 
     Args:
-        options: the command's, of which `database` and `backend` are read.
-        records: pairs of a key and a value.
+        options: the command's, of which `database`, `backend` and `check_size` are read.
+        records: the images.
         total: the number of images, for the display of progress.
+
+    Raises:
+        DataError: with `check_size`, if an image differs in shape from the first one.
     """
     from ..core.data.database import WRITERS
 
-    count = 0
+    count, first_shape = 0, None
     with WRITERS[options.backend](options.database) as put, show_loop_progress(total, "images") as advance:
-        for count, (key, value) in enumerate(records, 1):
-            put(key, value)
+        for count, record in enumerate(records, 1):
+            first_shape = first_shape or record.shape
+            if options.check_size and record.shape != first_shape:
+                raise DataError(
+                    f"image '{record.path}' has shape {record.shape} (channels, height, width), but the first has "
+                    f"{first_shape}"
+                )
+            put(b"%08d_" % record.position + record.name.encode("utf-8", "surrogateescape"), record.value)
             advance()
             if count % _LOG_EVERY == 0:
                 log.info("Processed %d files.", count)

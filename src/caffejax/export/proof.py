@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..base.errors import CaffejaxError, DataError, GraphError, Problem
+from ..base.errors import CaffejaxError, DataError, GraphError, Problem, raise_if_any
 from ..core.data.synthetic_inputs import complete_inputs
 from ..core.program.schedule import find_padded_blobs
 from ..tools.debugging.dumps import dump
@@ -142,8 +142,7 @@ def read_inputs(path: str, expected: Arrays) -> dict[str, np.ndarray]:
         for name, array in expected.items()
         if name not in arrays or arrays[name].shape != array.shape
     ]
-    if problems:
-        raise DataError(Problem(text, path) for text in problems)
+    raise_if_any(DataError, problems, path)
     with np.errstate(over="ignore", invalid="ignore"):
         return {name: arrays[name].astype(array.dtype) for name, array in expected.items()}
 

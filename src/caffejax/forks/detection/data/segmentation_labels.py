@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from google.protobuf import text_format
 
-from ....base.errors import DataError, Problem
+from ....base.errors import DataError, Problem, raise_if_any
 from ....base.paths import read_bytes
 from ....core.data.import_cv2 import cv2
 from ....core.data.transform import parse_crop
@@ -82,8 +82,7 @@ def read_pixel_classes(path: Path) -> np.ndarray:
     problems += [f"label {value} occurs twice" for value, count in sorted(counts.items()) if count > 1]
     if not any(item.label_id for item in items):
         problems.append("no item has a label_id above 0, so there are no classes")
-    if problems:
-        raise DataError(Problem(problem, str(path)) for problem in problems)
+    raise_if_any(DataError, problems, str(path))
     classes = np.zeros(_MAX_PIXEL + 1, np.uint8)
     for item in items:
         classes[item.label] = item.label_id
