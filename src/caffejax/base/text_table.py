@@ -9,12 +9,9 @@ def align_columns(rows: Iterable[Sequence[str]], num_text_columns: int) -> Itera
     """Yield the rows as lines. The first `num_text_columns` are aligned to the left, the other columns to the right."""
     table = [tuple(map(escape_unprintable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    sides = "<" * num_text_columns + ">" * len(widths)
     for row in table:
-        cells = [
-            cell.ljust(width) if i < num_text_columns else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
+        yield "  ".join(f"{c:{s}{w}}" for c, s, w in zip(row, sides, widths, strict=False)).rstrip()
 
 
 def escape_unprintable(text: str) -> str:

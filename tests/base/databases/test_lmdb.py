@@ -122,8 +122,8 @@ def failing_records():
     ("records", "message"),
     [
         ([(b"a", b"1"), (b"b", b"1"), (b"a", b"2")], "db: key b'a' occurs twice"),
-        ([(b"a" * 512, b"1")], "db: cannot be written"),
-        ([(b"", b"1")], "db: cannot be written"),
+        ([(b"a" * 512, b"1")], r"db: key b'a{40}' has 512 bytes, but keys in LMDB have 1 to 511; shorten the names"),
+        ([(b"", b"1")], "db: key b'' has 0 bytes, but keys in LMDB have 1 to 511"),
         (failing_records(), "no more"),
     ],
 )

@@ -246,6 +246,9 @@ def _put_records(environment: Any, records: list[tuple[bytes, bytes]]) -> None:
                 cursor = txn.cursor()
                 last_key = cursor.key() if cursor.last() else b""
                 for key, value in records:
+                    if len(key) > (limit := environment.max_key_size()) or not key:
+                        text = f"key {key[:40]!r} has {len(key)} bytes, but keys in LMDB have 1 to {limit}"
+                        raise DataError(f"{text}; shorten the names, or write a LevelDB")
                     # appending fills the pages; inserting leaves them half empty
                     if not cursor.put(key, value, overwrite=False, append=key > last_key):
                         raise DataError(f"key {key!r} occurs twice")
