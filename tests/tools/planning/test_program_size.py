@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -81,6 +82,15 @@ def is_installed(module: str) -> bool:
         return False
 
 
+def run_plan(file: Path, *flags: str) -> Any:
+    """Return the JSON output of `caffejax plan`, in the folder of the file."""
+    command = [sys.executable, "-m", "caffejax", "plan", str(file), "--json", *flags]
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}  # libtpu takes none of the CPU's
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=file.parent, env=environment)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("name", "target"), MAX_COUNTS, ids=lambda value: str(value).replace(":", "-"))
 def test_compiled_programs_are_light(name: str, target: str, precision: str, tmp_path: Path) -> None:
@@ -88,11 +98,7 @@ def test_compiled_programs_are_light(name: str, target: str, precision: str, tmp
         pytest.skip(f"{COMPILERS_BY_TARGET[target]} is not installed: pip install 'caffejax[plan-tpu,plan-cuda]'")
     file = tmp_path / "net.prototxt"
     file.write_text(Path(NETS[name]).read_text() if name == "lenet" else make_resnet())
-    command = [sys.executable, "-m", "caffejax", "plan", str(file), "--target", target, "--precision", precision]
-    process = subprocess.run(
-        [*command, "--json", "--largest", "none"], capture_output=True, text=True, timeout=300, check=True
-    )
-    result = json.loads(process.stdout)
+    result = run_plan(file, "--target", target, "--precision", precision, "--largest", "none")
     program = result["program"]
     collectives, fusions, copies = MAX_COUNTS[name, target]
     # in bfloat16 the sums of what stays float32, such as losses and biases' gradients, are one more
@@ -102,3 +108,34 @@ def test_compiled_programs_are_light(name: str, target: str, precision: str, tmp
     assert (program["num_host_calls"], program["num_float64"]) == (0, 0)
     assert program["result_bytes"] < 2**16, "something that is used up comes back in other memory"
     assert result["fits"]
+
+
+DOUBLE = """
+import caffejax.pycaffe as caffe
+
+class Double(caffe.Layer):
+    def setup(self, bottom, top): ...
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].shape)
+    def forward(self, bottom, top):
+        top[0].data[...] = 2 * bottom[0].data
+    def backward(self, top, propagate_down, bottom):
+        bottom[0].diff[...] = 2 * top[0].diff
+"""
+PYTHON_NET = """
+layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 5 } }
+layer { name: "double" type: "Python" bottom: "ip" top: "top" python_param { module: "double" layer: "Double" } }
+layer { name: "loss" type: "Reduction" bottom: "top" top: "loss" loss_weight: 1 }
+"""
+
+
+@pytest.mark.parametrize("target", [*COMPILERS_BY_TARGET, "tpu:v5e:1", "cuda:h100:1"])
+def test_a_python_layer_is_a_call_to_the_host_in_each_pass(target: str, tmp_path: Path) -> None:
+    module = COMPILERS_BY_TARGET[next(name for name in COMPILERS_BY_TARGET if name[:3] == target[:3])]
+    if not is_installed(module):
+        pytest.skip(f"{module} is not installed: pip install 'caffejax[plan-tpu,plan-cuda]'")
+    (tmp_path / "double.py").write_text(DOUBLE)
+    (tmp_path / "net.prototxt").write_text(PYTHON_NET)
+    num_calls = run_plan(tmp_path / "net.prototxt", "--target", target)["program"]["num_host_calls"]
+    assert num_calls == 2 or (target.startswith("tpu") and num_calls > 2)  # of TPUs, arrays that calls return

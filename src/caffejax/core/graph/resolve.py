@@ -272,17 +272,12 @@ _INPUT_REMEDY = (
 def missing_problems(
     layers: Sequence[LayerParameter], excluded: Sequence[LayerParameter], missing: Sequence[Missing]
 ) -> Iterator[Problem]:
-    """Yield a problem for each bottom that no earlier layer produces.
+    """Yield a problem for each of the bottoms `missing`, from `find_sources`, of the net's layers.
 
-    If one excluded layer would produce several of these bottoms, such as the data layer of the other phase, they are
-    reported as one problem.
-
-    Args:
-        layers: the net's layers in its state.
-        excluded: the layers that the net has only in other states.
-        missing: the bottoms, from `find_sources`.
+    If one of the layers `excluded`, which the net has only in other states, would produce several of these bottoms, as
+    the data layer of the other phase does, they are reported as one problem.
     """
-    reported_problems: dict[str, Problem] = {}
+    reported: set[str] = set()  # names of producers
     for i, j, name in missing:
         reader = layers[i]
         text = f"unknown bottom blob '{name}' (bottom index {j})"
@@ -294,7 +289,7 @@ def missing_problems(
             names_before = [top for layer in layers[:i] for top in layer.top]
             hint = did_you_mean(name, names_before) if names_before else f"; {_INPUT_REMEDY}"
             yield _make_problem(reader, f"{text}{hint}")
-        elif (producer_name := producer_names[0]) not in reported_problems:
+        elif (producer_name := producer_names[0]) not in reported:
             names = [
                 n for _, _, n in missing if any(n in layer.top for layer in excluded if layer.name == producer_name)
             ]
@@ -306,6 +301,5 @@ def missing_problems(
                 text += f": only the layers {quoted_names} produce it{further_names}, and their rules exclude them"
             else:
                 text += f": only layer '{producer_name}' produces it{further_names}, and its rules exclude it"
-            text += EXCLUDED_END
-            reported_problems[producer_name] = _make_problem(reader, text)
-            yield reported_problems[producer_name]
+            reported.add(producer_name)
+            yield _make_problem(reader, text + EXCLUDED_END)

@@ -24,7 +24,10 @@ _ARRAY = re.compile(r"\b(pred|[a-z]+\d+[a-z0-9]*)\[([\d,<=]*)\](\{[^{}]*\})?")
 _TRIP_COUNT = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _BITS = re.compile(r"\d+")
 _ON_CHIP_LAYOUT = re.compile(r"S\([1-9]\d*\)")
-_HOST_CALL = re.compile(r'custom_call_target="[^"]*(?:callback|host|CallbackTo|caffejax)[^"]*"', re.IGNORECASE)
+_HOST_CALL = re.compile(
+    r'custom_call_target="[^"]*(?:callback|host|CallbackTo|caffejax)[^"]*"| recv\([^\n]*is_host_transfer=true',
+    re.IGNORECASE,
+)
 # a call of cuBLAS or cuDNN has its workspace as the last result; cuBLAS gets 32 MiB even for small products
 _LIBRARY_CALL = re.compile(r'custom_call_target="__cu(?:blas|dnn)\$')
 _WORKSPACE = re.compile(r", [su]8\[\d+\](?:\{[^{}]*\})?\)$")
@@ -86,7 +89,7 @@ class ProgramStats:
         collectives: the collectives, largest first.
         num_fusions: the number of fused kernels.
         num_copies: the number of instructions that only move data or change its layout.
-        num_host_calls: the number of calls to the host.
+        num_host_calls: the number of calls to the host; for TPUs, of the arrays that these calls return.
         num_float64: the number of instructions that compute in float64.
     """
 

@@ -18,6 +18,7 @@ from ...base.human_readable import format_count
 from ...core.ops.compilation import compiler_options
 from ...core.parallel.global_arrays import replicated_sharding
 from ...core.parallel.mesh import DATA, make_mesh
+from ...core.program.callbacks import find_layers_outside_programs
 from ...core.program.net import Net
 from ...core.schema.caffe_pb2 import SolverParameter
 from ...core.solver.build_trainer import check_host_layers, config_for_mesh
@@ -245,10 +246,9 @@ class CompileJob:
 
     def _problems(self) -> Iterator[str]:
         graph, axis = self.net.graph, self.batch_axis
-        host_layers = [x.name for x in graph.layers if x.type.on_host and not x.type.has_traced_form]
-        if host_layers:
-            names = ", ".join(host_layers)
-            yield f"cannot be compiled for other devices, because these layers run only on the host: {names}"
+        if layers := find_layers_outside_programs(graph):
+            names = ", ".join(layer.name for layer in layers)
+            yield f"cannot be compiled, because the shapes that these layers give their tops may change: {names}"
         if not graph.input_names:
             yield "has no Input or data layers, so there is no batch to divide among devices"
         inputs_without_axis = [name for name in graph.input_names if len(graph.blobs[name].shape) <= axis]
@@ -448,8 +448,9 @@ def plan(
         progress: a function that is called with a description of each step of the compilation.
 
     Raises:
-        GraphError: if layers run only on the host, if the inputs lack the batch axis, or if the net does not support
-            the batch size. A net whose inputs have different batch sizes, such as images and boxes, supports no others.
+        GraphError: if layers may change the shapes of their tops, if the inputs lack the batch axis, or if the net does
+            not support the batch size. A net whose inputs have different batch sizes, such as images and boxes,
+            supports no others.
         CaffejaxError: if the target is unknown, if the compiler is not installed or fails, or if the devices cannot be
             arranged as `parallel` requires.
     """
