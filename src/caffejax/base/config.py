@@ -287,7 +287,7 @@ class TrainConfig:
             them. This makes small nets on fast devices faster. The batches of all these iterations are in memory
             together. XLA may compile a step differently among several, as with Deconvolution on CPUs: last digits then
             depend on which iterations are together, and a resumed run may group them differently. The default, None,
-            stands for 1, and for very small nets on a CPU for up to 50 in a program whose bits do not depend on that;
+            stands for 1, and for small nets on one device for up to 50 in a program whose bits do not depend on that;
             see `core.solver.joint_steps.can_join_steps`.
         debug_nans: whether to check every step for NaN and infinity, and to name the layer where they first occur. This
             is slower.
@@ -330,7 +330,7 @@ class TrainConfig:
     steps_per_dispatch: int | None = option(
         None,
         "the number of iterations to dispatch together, for small nets on fast devices; last digits may change "
-        "(default: 1, or for very small nets on a CPU up to 50 with the same bits as 1)",
+        "(default: 1, or for small nets on one device up to 50 with the same bits as 1)",
         kind="positive",
     )
     debug_nans: bool = option(False, "check every step, and name the layer where NaN or infinity first occurs")

@@ -12,8 +12,9 @@ import optax
 import pytest
 
 from caffejax.base.errors import DataError, SolverError
+from caffejax.core.program.net import Net
 from caffejax.core.solver import Callback, Solver
-from caffejax.core.solver.joint_steps import MAX_STEPS
+from caffejax.core.solver.joint_steps import MAX_STEPS, is_small
 
 LAYERS = {
     "Deconvolution": """
@@ -158,6 +159,26 @@ WIDE = LAYERS["InnerProduct"].replace("num_output: 9", "num_output: 2000")
 @pytest.mark.filterwarnings("ignore")
 def test_net_solver_and_platform_choose(number: int, net: str, options: Any, tmp_path: Path) -> None:
     assert make_solver(tmp_path, net, **options)._updater.steps_per_dispatch == number
+
+
+@pytest.mark.parametrize(
+    ("name", "platforms"), [("digits/lenet", "tpu cuda"), ("cifar10_full/", "tpu cuda"), ("squeezenet/", "")]
+)
+def test_larger_nets_are_small_on_accelerators(name: str, platforms: str) -> None:
+    configs = Path(__file__).parents[3] / "configs"
+    net = Net(next(path for path in configs.glob(f"{name}*train*") if "solver" not in path.name), "TRAIN")
+    assert [p for p in ("cpu", "tpu", "cuda") if is_small(net, 1, p)] == platforms.split()
+    assert not is_small(net, 10, "cuda")  # 500 batches
+
+
+def test_batches_that_an_accelerator_keeps_change_nothing(tmp_path: Path) -> None:
+    solvers = [make_solver(tmp_path, LAYERS["Convolution"]) for _ in range(2)]
+    assert solvers[0]._updater._joint_steps is not None
+    solvers[0]._updater._joint_steps._keeps_batches = True
+    for solver in solvers:
+        for n in (1, 1, 30, 1):
+            solver.step(n)
+    assert_same(solvers)
 
 
 @pytest.mark.parametrize("options", [{}, {"steps_per_dispatch": 5}, {"steps_per_dispatch": 1}], ids=str)

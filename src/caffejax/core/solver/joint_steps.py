@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..layers import CallerInput
@@ -16,7 +18,8 @@ from .placement import Placement
 from .train_step import StepResult, TrainState, join_results
 
 MAX_STEPS = 50  # together, at most
-MAX_NUMBERS = 100_000  # in the blobs and params of a net for which starting a step takes much of its time
+# in the blobs and params of a small net, on accelerators also in the inputs of 50 steps; CIFAR-10 full has 7 million
+MAX_NUMBERS, MAX_NUMBERS_ON_ACCELERATORS = 100_000, 20_000_000
 
 
 def runs_alone(net: Net) -> bool:
@@ -29,16 +32,23 @@ def runs_alone(net: Net) -> bool:
 def can_join_steps(parts: TrainerParts) -> bool:
     """Return whether a net's steps are computed together, if nothing else needs single ones.
 
-    That depends on the net, the solver and the platform alone: the net trains on one CPU with one of Caffe's solvers,
-    reads its data from files without code of users, computes all layers in compiled programs, and has at most 100,000
-    numbers in its blobs and params.
+    That depends on the net, the solver and the platform alone. The net is small, trains on one device with one of
+    Caffe's solvers, reads its data from files without code of users, and computes all layers in compiled programs.
     """
-    net, graph = parts.net, parts.net.graph
-    placement, platform = parts.placement, next(iter(parts.placement.mesh.devices.flat)).platform
-    if not (runs_alone(net) and placement.is_one_device and platform == "cpu") or parts.param.type == "optax":
+    net, placement = parts.net, parts.placement
+    if not (runs_alone(net) and placement.is_one_device) or parts.param.type == "optax":
         return False
-    shapes = [blob.shape for blob in graph.blobs.values()] + [p.spec.shape for p in graph.unique_params]
-    return sum(map(math.prod, shapes)) <= MAX_NUMBERS
+    return is_small(net, parts.param.iter_size, placement.mesh.devices.item().platform)
+
+
+def is_small(net: Net, iter_size: int, platform: str) -> bool:
+    """Return whether starting a step takes much of its time: on a CPU or, with more numbers, on an accelerator."""
+    sizes = {name: math.prod(blob.shape) for name, blob in net.graph.blobs.items()}
+    numbers = sum(sizes.values()) + sum(math.prod(p.spec.shape) for p in net.graph.unique_params)
+    if platform == "cpu":
+        return numbers <= MAX_NUMBERS
+    inputs = MAX_STEPS * iter_size * sum(sizes[name] for name in net.input_names)
+    return max(numbers, inputs) <= MAX_NUMBERS_ON_ACCELERATORS
 
 
 class JointSteps:
@@ -59,6 +69,8 @@ class JointSteps:
     ) -> None:
         self._shapes = {name: (iter_size, *net.graph.blobs[name].shape) for name in net.input_names}
         self._program, self._step, self._placement = program, step, placement
+        self._keeps_batches = placement.mesh.devices.item().platform != "cpu"
+        self._kept: dict[str, Any] = {}
 
     def __call__(
         self, state: TrainState, batches: Sequence[Mapping[str, Any]], rates: Sequence[np.float32]
@@ -87,12 +99,24 @@ class JointSteps:
     ) -> tuple[TrainState, StepResult]:
         n = len(batches)
         # one program takes all numbers of steps, so its arguments have one shape; what fills them up is not computed
-        filled = [*batches, *[batches[-1]] * (MAX_STEPS - n)]
-        stacked = {name: np.stack([batch[name] for batch in filled]) for name in batches[0]}
         all_rates = np.array([*rates, *[0.0] * (MAX_STEPS - n)], np.float32)
-        inputs = self._placement.put_batches([stacked], 2), all_rates, None, np.int32(n)
-        state, result, last = self._program(state, *inputs)
+        state, result, last = self._program(state, self._fill_up(batches), all_rates, None, np.int32(n))
         if n == 1:
             return state, last
         norms = None if result.gradient_norm is None else result.gradient_norm[:n]
         return state, result._replace(loss=result.loss[:n], gradient_norm=norms)
+
+    def _fill_up(self, batches: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return `MAX_STEPS` batches, of which these are the first. An accelerator keeps them: moving takes long."""
+        if len(batches) > 1 or not self._keeps_batches:
+            filled = [*batches, *[batches[-1]] * (MAX_STEPS - len(batches))]
+            return {name: np.stack([batch[name] for batch in filled]) for name in batches[0]}
+        with jax.default_device(self._placement.mesh.devices.item()):
+            kept = self._kept or {name: np.zeros((MAX_STEPS, *x.shape), x.dtype) for name, x in batches[0].items()}
+            self._kept = _replace_first(kept, dict(batches[0]))
+        return self._kept
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _replace_first(kept: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]:
+    return jax.tree.map(lambda a, x: a.at[0].set(x), kept, batch)
