@@ -127,12 +127,17 @@ class BlobUpdater(Updater):
         self._move_to_current_device()
         joint_steps, state = self._get_joint_steps(), self._state
         self._executor.memories.clear_param_diffs()
-        passes: list[Pass] = []
-        keeps_passes = debug_info or joint_steps is not None
-        losses = [self._run_pass(i, passes if keeps_passes else None) for i in range(self._iter_size)]
+        losses, batches, passes = [], [], list[Pass]()
+        for i in range(self._iter_size):
+            variables = self._executor.memories.variables
+            losses.append(self._run_pass(i))
+            if joint_steps is not None or debug_info:
+                batches.append(self._executor.memories.get_values(self._input_names))
+            if debug_info:
+                passes.append((*variables, batches[-1], pass_key(self._state_without_variables, i)))
         if joint_steps is not None and self._get_joint_steps() is joint_steps:  # the net has its shapes as before
             self._state = state
-            return self._make_joint_updates([stack_batches([batch for _, _, batch, _ in passes])], rates)
+            return self._make_joint_updates([stack_batches(batches)], rates)
         if self._debug_info is not None:
             for line in self._debug_info.format_lines(passes):
                 _global_state.log(line)
@@ -174,15 +179,11 @@ class BlobUpdater(Updater):
         """Run the train net forward on the next batch; return the loss."""
         return sum(self._executor.forward(0, self._last_layer), start=jnp.zeros(()))
 
-    def _run_pass(self, pass_index: int, passes: list[Pass] | None) -> jax.Array:
-        """Run a pass and return its loss; append its arguments to `passes`, if it is a list."""
-        params, state = self._executor.memories.variables
+    def _run_pass(self, pass_index: int) -> jax.Array:
+        """Run a pass and return its loss."""
         first_loss, *other_losses = self._executor.forward_backward(
             (self._state_without_variables.key, self._state_without_variables.iteration, pass_index)
         )
-        if passes is not None:
-            batch = self._executor.memories.get_values(self._input_names)
-            passes.append((params, state, batch, pass_key(self._state_without_variables, pass_index)))
         return sum(other_losses, start=first_loss)
 
     def _move_to_current_device(self) -> None:
