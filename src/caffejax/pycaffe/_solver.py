@@ -203,8 +203,8 @@ def _make_joint_steps(parts: TrainerParts) -> JointSteps | None:
     written = {top for layer in net.graph.layers if layer not in input_layers for top in layer.tops}
     if written.intersection(net.input_names) or any(layer.device_transform for layer in input_layers):
         return None
-    if not can_join_steps(parts) or parts.placement.mesh.devices.item().platform != "cpu":
-        return None  # on accelerators a single step would take much longer: this program, and the pass in the blobs
+    if not can_join_steps(parts):
+        return None
     step = make_step(net, parts.optimizer, param.iter_size, keep_update=True, keep_norm=param.clip_gradients >= 0)
     program = net.jit(make_steps(step), stored_as="joint_steps_with_update", solver_param=param)
     plain_program = net.jit(step, stored_as="step_with_update", solver_param=param)
