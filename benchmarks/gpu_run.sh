@@ -9,6 +9,7 @@
 #   first_step.txt   GoogLeNet's first training step in bfloat16, with empty and with filled caches
 #   scan.txt         LeNet and CIFAR-10 full beside their twins in flax, many steps to a call, with and without XLA's
 #                    command buffers
+#   joint.txt        iterations a second of `caffejax train`, as many to a call as it chooses, and one
 #   recorded.txt     the tests of core alone, with this machine's JAX
 #   speed.txt        rows of the table of training speed, the nets that compile soonest first; also as gpu.json, which
 #                    replaces the file in benchmarks/results
@@ -33,11 +34,11 @@ touch "$scratch/tried"
 trap 'rm -rf "$scratch"' EXIT
 export results scratch
 platform=$(python3 -c "import jax; print(jax.default_backend())")
-batch=128 scan_steps=500 first_net=googlenet
+batch=128 scan_steps=500 first_net=googlenet iterations=4000
 if [ "$platform" != gpu ]; then # a trial, which should come to the end of some steps
-    batch=2 scan_steps=2 first_net=lenet
+    batch=2 scan_steps=2 first_net=lenet iterations=40
 fi
-export platform batch scan_steps first_net
+export platform batch scan_steps first_net iterations
 
 # part SECONDS: limit the following steps together
 part() {
@@ -147,6 +148,19 @@ in_scan() {
         --iterations 0 "${@:2}"
 }
 
+joint() {
+    local folder=$scratch/digits option
+    for option in "" --steps_per_dispatch=1; do
+        rm -rf "$folder"
+        cp -r configs/digits "$folder"
+        sed -i "s/^max_iter.*/max_iter: $iterations/; s/^display.*/display: $((iterations / 4))/; /^test_i/d; /^snapshot:/d" \
+            "$folder/lenet_solver.prototxt"
+        echo "-- LeNet of configs/digits $option"
+        (cd "$folder" && python3 -m caffejax train --solver=lenet_solver.prototxt ${option:+"$option"} 2>&1) |
+            grep -E "iter/s|caffejax:"
+    done
+}
+
 recorded() {
     python3 -c "import jax; print(jax.__version__, jax.devices())"
     rm -rf "$scratch/core_alone" # of an attempt that was stopped
@@ -162,7 +176,7 @@ row() {
         --json "$results/gpu.json"
 }
 
-export -f on_gpu with_cache first_step plain has_choices only_choices all_xla_caches in_scan recorded row
+export -f on_gpu with_cache first_step plain has_choices only_choices all_xla_caches in_scan joint recorded row
 
 first_steps() {
     part 220
@@ -173,11 +187,12 @@ first_steps() {
 }
 
 scans() {
-    part 100
+    part 120
     local net buffers
     for net in lenet cifar10_full; do
         step scan 45 "$net in a scan" in_scan "$net"
     done
+    step joint 40 "joint steps" joint
     for buffers in "" +WHILE; do # none; those of the default and whole loops
         step scan 45 "scans of caffejax, --xla_gpu_enable_command_buffer=$buffers" \
             on_gpu "--xla_gpu_enable_command_buffer=$buffers" in_scan lenet,cifar10_full --no-flax
