@@ -136,7 +136,7 @@ def _lower(ctx: mlir.LoweringRuleContext, *operands: Any, call: HostCall) -> Any
         return results
 
     def run_on_each_device(*arrays: Any) -> Any:
-        # as vectors, because JAX gives all results of a callback the sharding of the first, which has its rank, on TPUs
+        # as vectors: on TPUs JAX gives all results of a callback the sharding of the first, which fits its rank alone
         vectors = tuple(jax.ShapeDtypeStruct((math.prod(t.shape),), t.dtype) for t in types)
         results = jax.pure_callback(lambda *arrays: tuple(x.ravel() for x in run(*arrays)), vectors, *arrays)
         return [x.reshape(t.shape) for x, t in zip(results, types, strict=True)]

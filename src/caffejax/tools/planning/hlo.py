@@ -24,10 +24,9 @@ _ARRAY = re.compile(r"\b(pred|[a-z]+\d+[a-z0-9]*)\[([\d,<=]*)\](\{[^{}]*\})?")
 _TRIP_COUNT = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _BITS = re.compile(r"\d+")
 _ON_CHIP_LAYOUT = re.compile(r"S\([1-9]\d*\)")
-_HOST_CALL = re.compile(
-    r'custom_call_target="[^"]*(?:callback|host|CallbackTo|caffejax)[^"]*"| recv\([^\n]*is_host_transfer=true',
-    re.IGNORECASE,
-)
+_HOST_CALL = re.compile(r'custom_call_target="[^"]*(?:callback|host|CallbackTo|caffejax)[^"]*"', re.IGNORECASE)
+# on TPUs a call sends its arguments, and then receives its results, the first of them after what was sent
+_SENT, _RECEIVED = re.compile(r"(%[\w.-]+) = token\[\] send-done\("), re.compile(r" recv\((?:token\[\] )?(%[\w.-]+)\)")
 # a call of cuBLAS or cuDNN has its workspace as the last result; cuBLAS gets 32 MiB even for small products
 _LIBRARY_CALL = re.compile(r'custom_call_target="__cu(?:blas|dnn)\$')
 _WORKSPACE = re.compile(r", [su]8\[\d+\](?:\{[^{}]*\})?\)$")
@@ -89,7 +88,7 @@ class ProgramStats:
         collectives: the collectives, largest first.
         num_fusions: the number of fused kernels.
         num_copies: the number of instructions that only move data or change its layout.
-        num_host_calls: the number of calls to the host; for TPUs, of the arrays that these calls return.
+        num_host_calls: the number of calls to the host.
         num_float64: the number of instructions that compute in float64.
     """
 
@@ -139,7 +138,8 @@ def parse_stats(text: str) -> dict[str, Any]:
         "collectives": tuple(sorted(collectives, key=lambda c: (-c.bytes, c.kind))),
         "num_fusions": totals.num_fusions,
         "num_copies": totals.num_copies,
-        "num_host_calls": len(_HOST_CALL.findall(text)),
+        "num_host_calls": len(_HOST_CALL.findall(text))
+        + len({*_SENT.findall(text)}.intersection(_RECEIVED.findall(text))),
         "num_float64": sum(" f64[" in line for line in text.splitlines()),
     }
 
