@@ -172,11 +172,7 @@ def _format_plan(plan: Plan) -> list[str]:
             f"collectives        {program.num_collectives}",
             *(f"                   {_format_collective(c, num_devices)}" for c in program.collectives),
             f"fusions, copies    {program.num_fusions}, {program.num_copies}",
-            *(
-                [f"calls to the host  {program.num_host_calls}, whose time is not known"]
-                if program.num_host_calls
-                else ()
-            ),
+            *(f"calls to the host  {n}, whose time is not known" for n in [program.num_host_calls] if n),
             f"compiled in        {plan.compile_seconds:.1f} s",
         ]
     if plan.fits:

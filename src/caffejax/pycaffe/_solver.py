@@ -127,7 +127,8 @@ class BlobUpdater(Updater):
         self._move_to_current_device()
         joint_steps, state = self._get_joint_steps(), self._state
         self._executor.memories.clear_param_diffs()
-        losses, batches, passes = [], [], list[Pass]()
+        losses, batches = [], []
+        passes: list[Pass] = []
         for i in range(self._iter_size):
             variables = self._executor.memories.variables
             losses.append(self._run_pass(i))

@@ -17,6 +17,7 @@ import caffejax
 from caffejax import CaffejaxError, LayerType, Net, declare, register_temporarily
 from caffejax.core.layers import CallerInput, Variants, layer_types
 from caffejax.core.schema.caffe_pb2 import LayerParameter, LRNParameter
+from doubling_layer import Double
 from golden_cases import ACCEPTED_CASES
 from layer_suite.recorded import RecordedLayer
 
@@ -86,22 +87,7 @@ def double(x: Any) -> Any:
     return 2 * x
 
 
-class TwiceOnTheHost:
-    """A Python layer with pycaffe's interface."""
-
-    def setup(self, bottom: Any, top: Any) -> None: ...
-
-    def reshape(self, bottom: Any, top: Any) -> None:
-        top[0].reshape(*bottom[0].shape)
-
-    def forward(self, bottom: Any, top: Any) -> None:
-        top[0].data[...] = 2 * bottom[0].data
-
-    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
-        bottom[0].diff[...] = 2 * top[0].diff
-
-
-@pytest.mark.parametrize("python_layer", [double, TwiceOnTheHost])
+@pytest.mark.parametrize("python_layer", [double, Double])
 def test_python_layers_are_functions(python_layer: Any) -> None:
     twice = caffejax.layer(python_layer)
     np.testing.assert_array_equal(twice(X), 2 * X)

@@ -13,12 +13,12 @@ import pytest
 from planned_nets import LENET, make_resnet
 
 from caffejax import CaffejaxError, GraphError, Net, Parallel
-from caffejax import pycaffe as caffe
 from caffejax.cli import main
 from caffejax.core.ops.compilation import compiler_options
 from caffejax.core.schema.caffe_pb2 import SolverParameter
 from caffejax.tools.planning import Plan, parse_target, plan, planner
 from caffejax.tools.planning.hlo import Collective, ProgramStats
+from doubling_layer import Double
 
 ONE_DEVICE = parse_target("tpu:v5e:1")
 
@@ -180,10 +180,8 @@ def test_nets_that_cannot_be_planned_are_refused(use_cpu_compiler: None, tmp_pat
         plan(Net(net_with_boxes, "TEST"), ONE_DEVICE)
 
 
-class Cut(caffe.Layer):
+class Cut(Double):
     """A Python layer whose tops may have other shapes in each pass."""
-
-    def setup(self, bottom: Any, top: Any) -> None: ...
 
     def reshape(self, bottom: Any, top: Any) -> None:
         top[0].reshape(1)
@@ -192,26 +190,14 @@ class Cut(caffe.Layer):
         top[0].reshape(int(bottom[0].data.sum()) + 1)
 
 
-class Double(Cut):
-    def reshape(self, bottom: Any, top: Any) -> None:
-        top[0].reshape(*bottom[0].shape)
-
-    def forward(self, bottom: Any, top: Any) -> None:
-        top[0].data[...] = 2 * bottom[0].data
-
-    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
-        bottom[0].diff[...] = 2 * top[0].diff
-
-
 def test_calls_to_the_host_are_part_of_the_program(use_cpu_compiler: None, tmp_path: Path, capsys: Any) -> None:
-    layer = f'name: "f" type: "Python" bottom: "label" top: "f" python_param {{ module: "{__name__}"'
+    layer = 'layer { name: "f" type: "Python" bottom: "label" top: "f" python_param { module: "%s" layer: "%s" } }'
     with pytest.raises(GraphError, match="the shapes that these layers give their tops may change: f"):
-        plan(Net(make_resnet() + f'layer {{ {layer} layer: "Cut" }} }}', "TRAIN"), ONE_DEVICE)
+        plan(Net(make_resnet() + layer % (__name__, "Cut"), "TRAIN"), ONE_DEVICE)
     fields = f'bottom: "ip" bottom: "label" hdf5_output_param {{ file_name: "{tmp_path}/f.h5" }}'
+    writer = f'layer {{ name: "h" type: "HDF5Output" {fields} }}'
     file = tmp_path / "net.prototxt"
-    file.write_text(
-        make_resnet() + f'layer {{ {layer} layer: "Double" }} }} layer {{ name: "h" type: "HDF5Output" {fields} }}'
-    )
+    file.write_text(make_resnet() + layer % (Double.__module__, "Double") + writer)
     assert main(["plan", str(file), "--target", "tpu:v5e:1", "--largest", "none", "--kernels", "reference"]) == 0
     assert "calls to the host  2, whose time is not known" in capsys.readouterr().out
     assert not (tmp_path / "f.h5").exists()
